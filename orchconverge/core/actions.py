@@ -1,0 +1,100 @@
+"""What `decide` can ask for: imperative, small, and safe to ask for twice."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from orchconverge.core.events import AnyFact
+from orchconverge.core.seen import Key
+from orchconverge.core.target import Sha
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """One thing to do. Its outcome comes back in `Seen` or as a line of the ledger, never as a return value."""
+
+
+class Append(Action, frozen=True, kw_only=True):
+    """Write this fact."""
+
+    fact: AnyFact
+
+
+class LookAtTarget(Action, frozen=True, kw_only=True):
+    """Ask git where the target stands, and in place how the checkout stands."""
+
+
+class LookAtWork(Action, frozen=True, kw_only=True):
+    """Ask git what a branch added to its base."""
+
+    branch: str
+
+
+class StartMind(Action, frozen=True, kw_only=True):
+    """Write the brief, make the worktree, open the tmux session with the supervisor in it."""
+
+    branch: str
+
+
+class ReadMind(Action, frozen=True, kw_only=True):
+    """Read what an ended mind left: output, report, head; keep what it did not commit."""
+
+    branch: str
+
+
+class EndMind(Action, frozen=True, kw_only=True):
+    """End a mind and its whole process tree."""
+
+    branch: str
+
+
+class Check(Action, frozen=True, kw_only=True):
+    """Run one criterion on one tree, under the supervisor; git's own kinds are answered at once."""
+
+    key: Key
+    commit: Sha
+
+
+class EndChecks(Action, frozen=True, kw_only=True):
+    """End the checks that run."""
+
+
+class Squash(Action, frozen=True, kw_only=True):
+    """Merge a branch onto the tip in a throwaway worktree, without committing."""
+
+    branch: str
+    tip: Sha
+
+
+class Land(Action, frozen=True, kw_only=True):
+    """Commit exactly this tree on the tip with trailers, and move the target by compare-and-swap."""
+
+    branch: str
+    tip: Sha
+    tree: Sha
+
+
+class CleanUp(Action, frozen=True, kw_only=True):
+    """Close the session of a settled branch and remove its worktree, after its commits are on a keep-ref."""
+
+    branch: str
+
+
+class StartStep(Action, frozen=True, kw_only=True):
+    """Run one step of the final chain under the supervisor."""
+
+    round: int
+    step: str
+
+
+class EndStep(Action, frozen=True, kw_only=True):
+    """End the step that runs."""
+
+
+class Sleep(Action, frozen=True, kw_only=True):
+    """Nothing is due before this monotonic time, in seconds. Anything else that happens wakes the controller earlier."""
+
+    until: float
+
+
+class Finish(Action, frozen=True, kw_only=True):
+    """The run is over: leave."""

@@ -1,0 +1,167 @@
+"""What a mind is told: the target, what holds, its approach, and what all earlier attempts left. From the ledger alone.
+
+The goal goes in byte for byte. Nothing names another mind, an attempt that runs beside, or a branch that is not its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from orchconverge.core.judge import met
+from orchconverge.core.state import Basin, Branch, Past, State
+from orchconverge.core.target import Criterion
+
+EARLIER: Final = 8
+"""How many earlier attempts are told in words; older ones are counted."""
+EXCERPT: Final = 1500
+MOST: Final = 48 << 10
+"""Bytes at most of everything but the goal, so that the tenth attempt's brief is no longer than an engine can take."""
+
+
+def brief(state: State, basin: Basin, branch: Branch, *, report_path: str) -> str:
+    """The whole brief of one mind, Markdown. ``report_path`` is where it may leave its own word."""
+    told = [
+        _criteria(basin),
+        _approach(basin, branch),
+        _earlier(basin),
+        _residue(state, basin),
+        _rules(basin, branch),
+        _report(report_path),
+    ]
+    rest = "\n\n".join(part for part in told if part)
+    if len(rest.encode()) > MOST:
+        rest = rest.encode()[:MOST].decode("utf-8", "ignore") + "\n[cut]"
+    macrostate = "" if basin.macrostate == basin.goal else f"\n\nDone means: {basin.macrostate}"
+    return f"# Goal\n\n{basin.goal}{macrostate}\n\n{rest}\n"
+
+
+def _criteria(basin: Basin) -> str:
+    results = basin.tip.results if basin.tip is not None else {}
+    lines = ["# Criteria", "", "They are run on your commits, not on your word. One of them at a time is fine."]
+    for criterion in basin.criteria:
+        if not criterion.in_loop:
+            continue
+        state = "met" if met(results, criterion.name) else "not met"
+        advisory = "" if criterion.required else " (advisory)"
+        lines.append(f"- {criterion.name}: {state}{advisory}. {_asked(criterion)}")
+    for criterion in basin.criteria:
+        found = results.get(criterion.name)
+        if found is not None and found.met != "yes" and found.excerpt.strip():
+            lines += ["", f"Last output of {criterion.name} (exit {found.exit}):", _quoted(found.excerpt)]
+        if found is not None and found.dirtied:
+            lines.append(f"Running it leaves {', '.join(found.dirtied[:5])}: do not commit that.")
+    return "\n".join(lines)
+
+
+def _asked(criterion: Criterion) -> str:
+    if criterion.kind in ("command", "tests"):
+        return f"`{criterion.command}` exits 0"
+    if criterion.kind == "docs":
+        return f"changed and complete: {', '.join(criterion.paths)}"
+    if criterion.kind == "changed":
+        return "something is committed"
+    if criterion.kind == "mergeable":
+        return "it merges into its base without conflict"
+    return criterion.text or criterion.kind
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.strip()[-EXCERPT:].splitlines())
+
+
+def _approach(basin: Basin, branch: Branch) -> str:
+    if not branch.approach:
+        return ""
+    attempt = basin.attempt
+    why = f" ({attempt.why})" if attempt is not None and attempt.strategy != "continue" else ""
+    return f"# Approach\n\nTake this one, and no other{why}: {branch.approach}"
+
+
+def _earlier(basin: Basin) -> str:
+    if not basin.history:
+        return ""
+    lines = ["# What was tried before", "", "Claims in it are to be checked, not believed."]
+    older = len(basin.history) - EARLIER
+    if older > 0:
+        lines.append(f"- {older} older attempts are not told here.")
+    lines += [_told(past) for past in basin.history[-EARLIER:]]
+    unusable = _unusable(basin.history)
+    lines += [f"- Unusable, it failed the same way twice: {what}" for what in unusable]
+    return "\n".join(lines)
+
+
+def _told(past: Past) -> str:
+    parts = [f'- Attempt {past.number}, by "{past.approach.split(":")[0]}": {past.result.replace("_", " ")}']
+    if past.text:
+        parts.append(f" ({past.text})")
+    parts.append(".")
+    if past.summary:
+        parts.append(f" It said: {_one_line(past.summary)}")
+    if past.failure:
+        parts.append(f" Why not: {_one_line(past.failure)}")
+    if past.verdict:
+        parts.append(f" Its verdict: {_one_line(past.verdict)}")
+    return "".join(parts)
+
+
+def _unusable(history: Iterable[Past]) -> list[str]:
+    """Reasons that ended two attempts in the same words."""
+    seen: set[str] = set()
+    twice: list[str] = []
+    for past in history:
+        if past.failure and past.failure in seen and past.failure not in twice:
+            twice.append(past.failure)
+        seen.add(past.failure)
+    return [_one_line(what) for what in twice]
+
+
+def _one_line(text: str, longest: int = 600) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= longest else flat[: longest - 1] + "…"
+
+
+def _residue(state: State, basin: Basin) -> str:
+    lines = [f"- {_one_line(item.text)}{_paths(item.paths)}" for item in basin.residue[-30:]]
+    questions = [f"- {_one_line(q.question)}" for q in state.frontier.values() if q.basin in (None, basin.id)]
+    out = []
+    if lines:
+        out.append("\n".join(["# What was learned", "", *lines]))
+    if questions:
+        out.append("\n".join(["# Open questions", "", *questions[-15:]]))
+    return "\n\n".join(out)
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    return f" ({', '.join(paths[:5])})" if paths else ""
+
+
+def _rules(basin: Basin, branch: Branch) -> str:
+    names = ", ".join(c.name for c in basin.criteria if c.in_loop and not c.condition)
+    return "\n".join(
+        [
+            "# Rules",
+            "",
+            f"- Work in the current directory, on the branch `{branch.git_branch}` that is checked out. Do not switch branches.",
+            "- Only what is committed counts. Commit with git, one commit for each criterion you meet, with the trailer",
+            f"  `Criterion: NAME` in its message (names: {names}).",
+            "- Do not weaken, delete or skip a check to make it pass; do not touch CI, hooks or agent instructions.",
+            "- Do not push, do not open pull requests, do not ask: nobody is there to answer.",
+            "- If it cannot or should not be done, say so in the report with a verdict, and commit nothing.",
+        ]
+    )
+
+
+def _report(path: str) -> str:
+    return "\n".join(
+        [
+            "# Report",
+            "",
+            "Before you end, write this file with your file-writing tool (JSON, at most 64 KiB):",
+            f"    {path}",
+            '{"summary": "what you did, in two sentences",',
+            ' "verdict": null or {"kind": "cannot|needs_person|unsafe|already_done", "text": "why"},',
+            ' "residue": [{"text": "something the next one should know", "paths": [], "criterion": null}],',
+            ' "frontier": [{"question": "an open question", "blocks": null}]}',
+        ]
+    )

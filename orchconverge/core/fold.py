@@ -1,0 +1,117 @@
+"""The fold: an accumulator that owns its dictionaries, and the table that finds the case of a fact by its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeVar
+
+from msgspec.structs import replace
+
+from orchconverge.core import values as v
+from orchconverge.core.state import (
+    Attempt,
+    Basin,
+    Branch,
+    Phase,
+    Question,
+    Run,
+    Session,
+    State,
+)
+from orchconverge.errors import Illegal
+
+F = TypeVar("F", bound=v.Fact)
+CASES: Final[dict[type[v.Fact], Callable[[Fold, Any], None]]] = {}
+EXCERPT: Final = 2048
+TEXT: Final = 2000
+
+
+def on(fact: type[F]) -> Callable[[Callable[[Fold, F], None]], Callable[[Fold, F], None]]:
+    """Register the case of one fact."""
+
+    def register(case: Callable[[Fold, F], None]) -> Callable[[Fold, F], None]:
+        CASES[fact] = case
+        return case
+
+    return register
+
+
+def refuse(message: str, rule: str) -> NoReturn:
+    """Raise `Illegal`."""
+    raise Illegal(message, rule=rule)
+
+
+class Fold:
+    """The accumulator. It owns its dictionaries; readers get `state`, which shows them and cannot change them."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.basins: dict[str, Basin] = {}
+        self.branches: dict[str, Branch] = {}
+        self.sessions: dict[str, Session] = {}
+        self.frontier: dict[str, Question] = {}
+        self.consents: dict[str, str] = {}
+        self.results: dict[str, dict[tuple[str, str, str], v.Evidence]] = {}
+        self.waves: dict[str, tuple[str, ...]] = {}
+        self.state = State(
+            basins=MappingProxyType(self.basins),
+            branches=MappingProxyType(self.branches),
+            sessions=MappingProxyType(self.sessions),
+            frontier=MappingProxyType(self.frontier),
+            consents=MappingProxyType(self.consents),
+            results=MappingProxyType(self.results),
+            waves=MappingProxyType(self.waves),
+        )
+
+    def apply(self, fact: v.Fact) -> None:
+        """Fold one fact. Raises `Illegal` before any change if the rules do not allow it here."""
+        CASES[type(fact)](self, fact)
+        if fact.seq > self.seq:
+            self.seq = fact.seq
+
+    # --- what the cases ask ------------------------------------------------------------------------------------------
+
+    def basin(self, name: str) -> Basin:
+        """The basin of this name, or `Illegal`."""
+        found = self.basins.get(name)
+        if found is None:
+            refuse(f"{name} is not declared", "a basin is declared before anything happens in it")
+        return found
+
+    def branch(self, name: str, *phases: Phase) -> Branch:
+        """The branch of this name, in one of these phases, or `Illegal`."""
+        found = self.branches.get(name)
+        if found is None:
+            refuse(f"{name} was not spawned", "a branch is spawned before anything happens to it")
+        if phases and found.phase not in phases:
+            refuse(f"{name} is {found.phase.value}", f"it would have to be {' or '.join(p.value for p in phases)}")
+        return found
+
+    def run(self, name: str) -> tuple[Basin, Run]:
+        """The basin and its open run, or `Illegal`."""
+        basin = self.basin(name)
+        if basin.run is None or not basin.run.open:
+            refuse(f"no run of {name} is open", "a run is started first")
+        return basin, basin.run
+
+    def attempt(self, name: str, number: int | None = None) -> tuple[Basin, Attempt]:
+        """The basin and its running attempt, or `Illegal`."""
+        basin = self.basin(name)
+        if basin.attempt is None or (number is not None and basin.attempt.number != number):
+            refuse(f"attempt {number or ''} of {name} does not run", "an attempt is started first and ends once")
+        return basin, basin.attempt
+
+    def put(self, basin: Basin, fact: v.Fact, **changes: Any) -> None:  # noqa: ANN401 - fields of Basin, checked by replace
+        """Replace a basin's record, moving its active time on."""
+        if fact.active is not None:
+            changes["active_at"] = fact.at
+            if fact.active > basin.active:
+                changes["active"] = fact.active
+        self.basins[basin.id] = replace(basin, **changes) if changes else basin
+
+    def remember(self, basin: str, evidence: tuple[v.Evidence, ...]) -> None:
+        """Keep answers for reuse within the run."""
+        known = self.results.setdefault(basin, {})
+        for item in evidence:
+            known[item.criterion, item.tree, item.place] = item

@@ -1,0 +1,151 @@
+"""Judges trees by evidence: which answers are still missing, what was lost, what was gained, and what that is worth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from orchconverge.core.actions import Action, Check
+from orchconverge.core.seen import Key, Seen
+from orchconverge.core.state import Basin, Past, State
+from orchconverge.core.target import Criterion, Sha
+from orchconverge.core.values import Evidence, Place
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """Evidence for each criterion in order, or the checks that have to run first."""
+
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Action, ...] = ()
+
+
+def answers(
+    state: State,
+    seen: Seen,
+    *,
+    criteria: Iterable[Criterion],
+    tree: Sha,
+    commit: Sha,
+    place: Place,
+    before: Mapping[str, Evidence] | None = None,
+) -> Answers:
+    """Evidence of ``criteria`` on ``tree``; one check at a time, since two in one tree could disturb each other.
+
+    A criterion that held in ``before`` and is red now is asked once more: two answers on one tree are `unstable`. Test
+    ids that passed in ``before`` and are gone now make their criterion unmet, whatever the command's exit was.
+    """
+    known = state.results.get(seen.basin, {})
+    found: list[Evidence] = []
+    for criterion in criteria:
+        held = before.get(criterion.name) if before is not None else None
+        answer = known.get((criterion.name, tree, place)) or seen.answers.get(key := _key(criterion, tree, place, 1))
+        if answer is None:
+            return Answers(missing=(Check(key=key, commit=commit),))
+        if held is not None and held.met == "yes" and answer.met == "no" and answer.tries == 1:
+            again = seen.answers.get(key := _key(criterion, tree, place, 2))
+            if again is None:
+                return Answers(missing=(Check(key=key, commit=commit),))
+            answer = again if again.met != "yes" else replace(again, met="unstable")
+        found.append(_without_lost(held, answer))
+    return Answers(evidence=tuple(found))
+
+
+def _key(criterion: Criterion, tree: Sha, place: Place, tries: int) -> Key:
+    return Key(criterion=criterion.name, tree=tree, place=place, tries=tries)
+
+
+def _without_lost(held: Evidence | None, answer: Evidence) -> Evidence:
+    if held is None or answer.met != "yes" or not held.passed:
+        return answer
+    gone = sorted(set(held.passed) - set(answer.passed))
+    if not gone:
+        return answer
+    named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+    return replace(answer, met="no", excerpt=f"lost: {named} held before and do not run or pass now\n{answer.excerpt}")
+
+
+def met(results: Mapping[str, Evidence] | None, name: str) -> bool:
+    """Whether a criterion holds by these results."""
+    found = results.get(name) if results else None
+    return found is not None and found.met == "yes"
+
+
+def holds(basin: Basin, results: Mapping[str, Evidence] | None) -> bool:
+    """Whether all required criteria of the loop hold."""
+    return all(met(results, c.name) for c in basin.required)
+
+
+def only_conditions_missing(basin: Basin, results: Mapping[str, Evidence]) -> bool:
+    """Whether nothing is left to gain: every required criterion that is not a condition holds."""
+    return all(met(results, c.name) for c in basin.required if not c.condition)
+
+
+def percent(basin: Basin, results: Mapping[str, Evidence] | None) -> int:
+    """How much of the required criteria holds, 0 to 100, rounded down."""
+    required = basin.required
+    return 100 * sum(met(results, c.name) for c in required) // len(required) if required else 0
+
+
+def lost(before: Mapping[str, Evidence], after: Mapping[str, Evidence]) -> tuple[str, ...]:
+    """Criteria that held before and do not hold after."""
+    return tuple(name for name, x in before.items() if x.met == "yes" and not met(after, name))
+
+
+def gained(basin: Basin, before: Mapping[str, Evidence], after: Mapping[str, Evidence]) -> tuple[str, ...]:
+    """Criteria, conditions left out, that hold after and did not before; and ``tests`` whose count of passed ids rose."""
+    out = []
+    for criterion in basin.criteria:
+        if criterion.condition or not criterion.in_loop:
+            continue
+        one, other = before.get(criterion.name), after.get(criterion.name)
+        newly = met(after, criterion.name) and not met(before, criterion.name)
+        rose = one is not None and other is not None and _rose(one, other)
+        if newly or rose:
+            out.append(criterion.name)
+    return tuple(out)
+
+
+def _rose(one: Evidence, other: Evidence) -> bool:
+    return len(other.passed) > len(one.passed) and set(one.passed) <= set(other.passed)
+
+
+def relevant(paths: Sequence[str], words: str) -> bool:
+    """Whether a changed path, its file name or its stem is named in ``words``."""
+    named = set(re.findall(r"[\w./-]+", words))
+    stems = {n.rsplit("/", 1)[-1].split(".", 1)[0] for n in named} | named
+    for path in paths:
+        name = path.rsplit("/", 1)[-1]
+        stem = name.split(".", 1)[0]
+        bare = re.sub(r"^test_|_test$", "", stem)
+        if (
+            path in named
+            or name in named
+            or stem in stems
+            or (len(bare) > 2 and (bare in stems or f"test_{bare}" in stems))
+        ):
+            return True
+    return False
+
+
+def flat(history: Sequence[Past]) -> int:
+    """Charged attempts since the last one that got anywhere."""
+    count = 0
+    for past in reversed(history):
+        if past.result in ("success", "partial_success"):
+            break
+        if past.charged:
+            count += 1
+    return count
+
+
+def given_back(history: Sequence[Past]) -> int:
+    """Uncharged attempts in a row, up to the newest."""
+    count = 0
+    for past in reversed(history):
+        if past.charged:
+            break
+        count += 1
+    return count

@@ -1,0 +1,282 @@
+"""The whole policy of the loop: from what the ledger says and what was seen, the next actions. Pure and total."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from orchconverge.core import events as e
+from orchconverge.core import judge, strategy
+from orchconverge.core.actions import Action, Append, EndChecks, EndStep, Finish, LookAtTarget, Sleep, StartStep
+from orchconverge.core.outlook import Outlook, outlook
+from orchconverge.core.seen import Absent, Ended, Lost, Now, Running, Seen, TargetSeen
+from orchconverge.core.state import Basin, Run, State
+from orchconverge.core.turn import NOTHING, minds_alive, stop_minds, turn
+from orchconverge.core.values import Evidence, Place, WaitFor
+
+BEFORE_CONVERGED = ("pushl", "reviewdeep")
+"""`basin.converged` follows these steps of the chain: the review may still turn a success down."""
+SMALLEST_DEADLINE = 1.0
+UNKNOWN_QUOTA = timedelta(minutes=30)
+"""How long to wait for a quota whose engine did not say when it comes back."""
+
+
+def decide(state: State, seen: Seen, now: Now) -> list[Action]:
+    """The next actions. Empty: something is under way, and its end will wake the controller."""
+    basin = state.basins[seen.basin]
+    run = basin.running
+    if run is None:
+        return [Finish()]
+    if seen.stopping and not run.stop_requested:
+        return [Append(fact=e.RunStopRequested(basin=basin.id))]
+    if run.stop_requested or basin.phase == "killed":
+        return _stopping(state, seen, basin, run)
+    if run.waiting is not None:
+        return _waiting(seen, now, basin, run)
+    if basin.session is None or not state.sessions[basin.session].open:
+        session = basin.session or f"session-{basin.id}"
+        return [Append(fact=e.SessionOpened(session=session, basin=basin.id, tmux=run.controller.tmux))]
+    if seen.fingerprint and seen.target is not None and seen.target.fingerprint not in ("", seen.fingerprint):
+        return _wait(basin, "tamper", "git's configuration, hooks or attributes changed during the run: look at them")
+    if basin.attempt is not None:
+        return turn(state, seen, now, basin, run, basin.attempt)
+    return _between(state, seen, now, basin, run)
+
+
+def _wait(basin: Basin, reason: WaitFor, text: str) -> list[Action]:
+    return [Append(fact=e.RunWaiting(basin=basin.id, reason=reason, text=text))]
+
+
+# --- ending from outside ---------------------------------------------------------------------------------------------
+
+
+def _stopping(state: State, seen: Seen, basin: Basin, run: Run) -> list[Action]:
+    """End what runs, record its end, stop. The attempt stays open: a resume judges what its mind had committed."""
+    actions: list[Action] = [EndChecks()]
+    if basin.attempt is not None:
+        ends = stop_minds(state, seen, basin.attempt)
+        if ends or minds_alive(state, seen, basin.attempt):
+            return [*actions, *ends]
+    if basin.chain.running is not None and isinstance(seen.step, Running):
+        return [*actions, EndStep()]
+    if basin.phase == "killed":
+        return [*actions, Append(fact=e.RunStopped(basin=basin.id, reason="killed", text=basin.note)), Finish()]
+    return [*actions, Append(fact=e.RunStopped(basin=basin.id, reason="stopped")), Finish()]
+
+
+def _waiting(seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
+    """Whether what the run waits for is over."""
+    assert run.waiting is not None
+    waiting = run.waiting
+    over = False
+    if waiting.until is not None:
+        over = now.wall >= waiting.until
+    elif waiting.reason in ("disk", "memory"):
+        over = _short_of(seen) is None
+    elif waiting.reason in ("branch", "tamper"):
+        if seen.target is None:
+            return [LookAtTarget()]
+        over = (
+            seen.target.fingerprint in ("", seen.fingerprint)
+            and _misplaced(basin, run, seen.target, landing=True) is None
+        )
+    if over:
+        return [Append(fact=e.RunWoke(basin=basin.id))]
+    return NOTHING
+
+
+def _misplaced(basin: Basin, run: Run, target: TargetSeen, *, landing: bool = False) -> str | None:
+    """Why the target cannot be worked on as it stands, or be moved (``landing``), in a sentence; ``None`` if it can."""
+    if target.head is None:
+        return f"the branch {basin.target} is gone"
+    checkout = target.checkout
+    here = run.settings.place == "here"
+    if checkout is None or not (here or landing):
+        return None
+    if checkout.operation is not None:
+        return f"a {checkout.operation} is in progress on {basin.target}: finish it first"
+    if here and checkout.branch != basin.target:
+        other = checkout.branch or "a detached HEAD"
+        return f"the checkout is on {other}, the run works on {basin.target}: git switch {basin.target}"
+    if not here and checkout.dirty:
+        return f"{basin.target} is checked out with changes in {len(checkout.dirty)} files: commit them first"
+    return None
+
+
+def _short_of(seen: Seen) -> tuple[WaitFor, str] | None:
+    """What the machine is short of, if anything."""
+    disk, memory = seen.machine.disk_free, seen.machine.memory_free
+    if disk is not None and disk < seen.disk_floor:
+        return "disk", f"{disk >> 20} MiB of disk are free, the floor is {seen.disk_floor >> 20} MiB"
+    if memory is not None and memory < seen.memory_floor:
+        return "memory", f"{memory >> 20} MiB of memory are free, the floor is {seen.memory_floor >> 20} MiB"
+    return None
+
+
+# --- between attempts ------------------------------------------------------------------------------------------------
+
+
+def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
+    chain = basin.chain
+    in_chain = chain.running is not None or (not chain.stale and set(run.settings.chain) - set(chain.names))
+    if in_chain:
+        return _finish(state, seen, now, basin, run, outlook(basin, run, now))
+    target = seen.target
+    if target is None:
+        return [LookAtTarget()]
+    misplaced = _misplaced(basin, run, target)
+    if misplaced is not None:
+        return _wait(basin, "branch", misplaced)
+    if basin.phase == "open" and (not run.checked or basin.tip is None or basin.tip.head != target.head):
+        return _check_target(state, seen, basin, run, target)
+    refused = _refusal(state, basin)
+    if refused is not None:
+        stopped = e.RunStopped(basin=basin.id, reason="refused", text=refused)
+        return [Append(fact=stopped), Append(fact=e.BasinKilled(basin=basin.id, reason=refused)), Finish()]
+    look = outlook(basin, run, now)
+    if look.ends:
+        return _finish(state, seen, now, basin, run, look)
+    parked = _quota(basin, now)
+    if parked is not None:
+        return [Append(fact=parked)]
+    due = strategy.due(basin, run)
+    if now.active < due:
+        return [Sleep(until=now.mono + due - now.active)]
+    short = _short_of(seen)
+    if short is not None:
+        return _wait(basin, *short)
+    return [Append(fact=_next_attempt(basin, run, now))]
+
+
+def _check_target(state: State, seen: Seen, basin: Basin, run: Run, target: TargetSeen) -> list[Action]:
+    """Run the criteria on the target's tip: before the first attempt in the caller's directory and in a fresh tree."""
+    assert target.head is not None
+    assert target.tree is not None
+    criteria = [c for c in basin.criteria if c.in_loop]
+    found: list[Evidence] = []
+    for place in _places(basin, run, target):
+        part = judge.answers(state, seen, criteria=criteria, tree=target.tree, commit=target.head, place=place)
+        if part.missing:
+            return list(part.missing)
+        found += part.evidence
+    fact = e.BasinChecked(basin=basin.id, head=target.head, tree=target.tree, results=tuple(found))
+    return [Append(fact=fact)]
+
+
+def _places(basin: Basin, run: Run, target: TargetSeen) -> tuple[Place, ...]:
+    """Where the tip is checked; the last one is what counts. The caller's directory only while it is clean and there."""
+    clean = target.checkout is not None and not target.checkout.dirty
+    if run.settings.place == "here":
+        if not clean:
+            return ("fresh",)
+        return ("fresh", "here") if basin.start is None else ("here",)
+    return ("here", "fresh") if basin.start is None and run.settings.base == target.head and clean else ("fresh",)
+
+
+def _refusal(state: State, basin: Basin) -> str | None:
+    """Why the target makes no sense as it was found at the start, with what to type; ``None`` once an attempt was made."""
+    if basin.attempts or basin.tip is None or basin.start is None or basin.tip.head != basin.start.head:
+        return None
+    known = state.results.get(basin.id, {})
+    for criterion in basin.criteria:
+        here = known.get((criterion.name, basin.tip.tree, "here"))
+        fresh = known.get((criterion.name, basin.tip.tree, "fresh"))
+        if here is not None and fresh is not None and here.met == "yes" and fresh.met != "yes":
+            return (
+                f"{criterion.name} holds in your directory and not in a fresh tree of the same commit: "
+                "add a setup command (setup in orchconverge.toml) or a .worktreeinclude"
+            )
+    if judge.only_conditions_missing(basin, basin.tip.results):
+        return (
+            "everything that is checked holds already, so nothing would show that the goal is met: "
+            "add --criterion NAME=COMMAND for what is still missing"
+        )
+    return None
+
+
+def _quota(basin: Basin, now: Now) -> e.RunWaiting | None:
+    """A wait for the engine's quota, if it said that there is none left."""
+    if basin.quota is None:
+        return None
+    until = basin.quota.until or now.wall + UNKNOWN_QUOTA
+    text = f"{basin.quota.engine} has no quota until {until:%H:%M} UTC. No attempt is charged"
+    return e.RunWaiting(basin=basin.id, reason="quota", text=text, until=until, engine=basin.quota.engine)
+
+
+def _next_attempt(basin: Basin, run: Run, now: Now) -> e.AttemptStarted:
+    plan = strategy.following(basin, run)
+    left = run.settings.attemptSeconds
+    if run.limits.hours is not None:
+        left = min(left, run.limits.hours * 3600 - now.active)
+    return e.AttemptStarted(
+        basin=basin.id,
+        attempt=basin.attempts + 1,
+        strategy="fresh context" if plan.fresh else "continue",
+        why=plan.why,
+        engine=plan.engine,
+        width=1,
+        deadline=max(SMALLEST_DEADLINE, left),
+    )
+
+
+# --- the final chain and the end -------------------------------------------------------------------------------------
+
+
+def _finish(state: State, seen: Seen, now: Now, basin: Basin, run: Run, look: Outlook) -> list[Action]:
+    """Run what is left of the chain, then close. A wait for a person ends the controller without a chain."""
+    if look.stop == "waiting":
+        return [Append(fact=e.RunStopped(basin=basin.id, reason="waiting", text=look.text)), Finish()]
+    chain = basin.chain
+    if chain.running is not None:
+        return _follow_step(seen, basin, chain.round, chain.running)
+    done = () if chain.stale else chain.names
+    left = [step for step in run.settings.chain if step not in done]
+    converging = basin.phase == "open" and basin.tip is not None and judge.holds(basin, basin.tip.results)
+    if converging and not any(step in BEFORE_CONVERGED for step in left):
+        return [Append(fact=e.BasinConverged(basin=basin.id, note=_note(basin)))]
+    if left:
+        number = chain.round + 1 if chain.stale else chain.round
+        argv = seen.step_argv.get(left[0], (left[0],))
+        return [Append(fact=e.StepStarted(basin=basin.id, round=number, step=left[0], argv=argv))]
+    return _leave(state, basin, look)
+
+
+def _follow_step(seen: Seen, basin: Basin, number: int, step: str) -> list[Action]:
+    if isinstance(seen.step, Absent | Lost):
+        return [StartStep(round=number, step=step)]
+    if not isinstance(seen.step, Ended) or seen.step_result is None:
+        return NOTHING
+    result = seen.step_result
+    ended = e.StepEnded(
+        basin=basin.id,
+        round=number,
+        step=step,
+        status=result.status,
+        detail=result.detail,
+        url=result.url,
+        commit=result.commit,
+    )
+    if step == "report" and result.path:
+        written = e.ReportWritten(basin=basin.id, path=result.path, commit=result.commit)
+        if basin.report != result.path:
+            return [Append(fact=written), Append(fact=ended)]
+    return [Append(fact=ended)]
+
+
+def _note(basin: Basin) -> str:
+    """What the chain could not run here, said on the ledger."""
+    unasked = [c.name for c in basin.criteria if c.required and not c.in_loop]
+    return f"could not be run here: {', '.join(unasked)}" if unasked else ""
+
+
+def _leave(state: State, basin: Basin, look: Outlook) -> list[Action]:
+    actions: list[Action] = []
+    questions = tuple(q.question for q in state.frontier.values() if q.basin == basin.id)
+    if basin.phase == "converged":
+        if basin.residue and not basin.harvested:
+            harvest = e.BasinHarvested(basin=basin.id, residue=basin.residue, frontier=questions, decidedBy="auto")
+            actions.append(Append(fact=harvest))
+        if basin.session is not None and state.sessions[basin.session].open:
+            closed = e.SessionClosed(session=basin.session, basin=basin.id, reason="met")
+            actions.append(Append(fact=closed))
+    stopped = e.RunStopped(basin=basin.id, reason=look.stop or "error", text=look.text)
+    return [*actions, Append(fact=stopped), Finish()]

@@ -1,0 +1,219 @@
+"""What `decide` is given: one frozen record of what the ports answered this turn, unknown answers included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from orchconverge.core.target import Sha
+from orchconverge.core.values import Evidence, Limit, Place, Process, Residue, StepStatus, Usage, Verdict
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a port answered. Frozen; a question that could not be answered has an answer of its own."""
+
+
+class Exit(Answer, frozen=True, kw_only=True):
+    """How a supervised process ended: the supervisor's own record. ``seconds`` is monotonic run time."""
+
+    reason: Literal["exited", "deadline", "killed", "refused"]
+    code: int | None = None
+    signal: int | None = None
+    seconds: float = 0.0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    bytes: int = 0
+    truncated: bool = False
+    error: str = ""
+    leftover: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+    lingered: bool = False
+    idle: bool = False
+
+
+class Absent(Answer, frozen=True, kw_only=True):
+    """Nothing of this name was ever started, or its start was lost before it took its lock: it may be started."""
+
+
+class Starting(Answer, frozen=True, kw_only=True):
+    """It was prepared moments ago and has not taken its lock yet."""
+
+
+class Running(Answer, frozen=True, kw_only=True):
+    """Its supervisor holds its lock."""
+
+    process: Process
+
+
+class Ended(Answer, frozen=True, kw_only=True):
+    """Its supervisor wrote how it ended."""
+
+    exit: Exit
+    process: Process | None = None
+
+
+class Lost(Answer, frozen=True, kw_only=True):
+    """It ran, its supervisor is gone, and nobody wrote how it ended."""
+
+    process: Process | None = None
+
+
+class Unknown(Answer, frozen=True, kw_only=True):
+    """The probe could not tell. Nobody acts on it."""
+
+    why: str
+
+
+Probe = Absent | Starting | Running | Ended | Lost | Unknown
+
+
+class Commit(Answer, frozen=True, kw_only=True):
+    """A commit: full id, author ``Name <mail>``, committer, subject, and the criteria its trailers name."""
+
+    sha: Sha
+    author: str
+    committer: str
+    subject: str
+    criteria: tuple[str, ...] = ()
+
+
+class Checkout(Answer, frozen=True, kw_only=True):
+    """A working tree as it stands. ``branch`` is ``None`` when HEAD is detached; ``operation`` a merge, rebase, … in progress."""
+
+    branch: str | None
+    head: Sha | None
+    dirty: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    operation: str | None = None
+
+
+class Work(Answer, frozen=True, kw_only=True):
+    """What stands between ``base`` and ``head``. ``changed`` are paths; ``removed_lines`` maps a path to lines deleted."""
+
+    base: Sha
+    head: Sha
+    tree: Sha
+    descends: bool
+    commits: tuple[Commit, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed_lines: Mapping[str, int] = {}
+    executable_changed: tuple[str, ...] = ()
+
+
+class Squash(Answer, frozen=True, kw_only=True):
+    """The result of `git merge --squash`: a tree, or the paths in conflict."""
+
+    tree: Sha | None
+    conflicts: tuple[str, ...] = ()
+
+
+class Outcome(Answer, frozen=True, kw_only=True):
+    """What an engine's output says. Nothing here is believed; it explains, counts and continues."""
+
+    usage: Usage | None = None
+    context: str | None = None
+    limit: Limit | None = None
+    auth_failed: bool = False
+    context_lost: bool = False
+    error: str = ""
+    summary: str = ""
+    refused: tuple[str, ...] = ()
+
+
+class MindReport(Answer, frozen=True, kw_only=True):
+    """The mind's own word, validated. Never believed: it becomes summary, residue and questions."""
+
+    summary: str = ""
+    verdict: Verdict | None = None
+    residue: tuple[Residue, ...] = ()
+    frontier: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Machine(Answer, frozen=True, kw_only=True):
+    """What the host has left, in bytes; ``None`` where it cannot be told."""
+
+    memory_free: int | None = None
+    disk_free: int | None = None
+
+
+class MindEnd(Answer, frozen=True, kw_only=True):
+    """What was read once a mind was gone: its engine's output, its own report, and where its git branch stands."""
+
+    outcome: Outcome
+    report: MindReport
+    head: Sha
+    leftovers: tuple[str, ...] = ()
+    strangers: tuple[Commit, ...] = ()
+
+
+class TargetSeen(Answer, frozen=True, kw_only=True):
+    """The target branch, and in place the checkout that the run works in."""
+
+    head: Sha | None
+    tree: Sha | None
+    checkout: Checkout | None = None
+    fingerprint: str = ""
+
+
+class Landed(Answer, frozen=True, kw_only=True):
+    """A commit of ours on the target: of exactly ``tree``."""
+
+    commit: Sha
+    tree: Sha
+
+
+class StepResult(Answer, frozen=True, kw_only=True):
+    """What a step wrote to ``ORCHCONVERGE_STEP_RESULT``, validated."""
+
+    status: StepStatus
+    detail: str
+    url: str | None = None
+    commit: Sha | None = None
+    path: str | None = None
+
+
+class Now(Answer, frozen=True, kw_only=True):
+    """Time three ways: seconds of active time (limits), monotonic seconds (waits), UTC (shown, quota resets)."""
+
+    active: float
+    mono: float
+    wall: datetime
+
+
+class Key(Answer, frozen=True, kw_only=True):
+    """Which check: this criterion on this tree (of ``commit``), in that place, for the n-th time."""
+
+    criterion: str
+    tree: Sha
+    place: Place
+    tries: int = 1
+
+
+class Seen(Answer, frozen=True, kw_only=True):
+    """All that was asked this turn. A missing key or ``None`` is a question not asked yet."""
+
+    basin: str
+    random: str
+    trees: str
+    probes: Mapping[str, Probe] = {}
+    ends: Mapping[str, MindEnd] = {}
+    works: Mapping[str, Work] = {}
+    target: TargetSeen | None = None
+    answers: Mapping[Key, Evidence] = {}
+    squashes: Mapping[tuple[str, Sha], Squash] = {}
+    landed: Mapping[str, Landed] = {}
+    obstacle: str = ""
+    step: Probe | None = None
+    step_result: StepResult | None = None
+    step_argv: Mapping[str, tuple[str, ...]] = {}
+    machine: Machine = Machine()
+    sessions: Mapping[str, str] = {}
+    contextual: frozenset[str] = frozenset()
+    memory_floor: int = 0
+    disk_floor: int = 0
+    fingerprint: str = ""
+    stopping: int = 0

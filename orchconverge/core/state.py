@@ -1,0 +1,321 @@
+"""What the facts add up to: frozen records, held in the fold's own dictionaries and shown through a read-only `State`.
+
+A record is replaced whole when a fact changes it, which costs the same for the first and the millionth; the dictionaries
+are never copied. A settled branch keeps only what later questions need, so memory follows what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import Literal
+
+from msgspec import Struct
+
+from orchconverge.core.target import Budget, Criterion, Sha, Termination
+from orchconverge.core.values import (
+    ControllerId,
+    Decision,
+    EndReason,
+    Evidence,
+    Limit,
+    Limits,
+    Place,
+    Process,
+    Residue,
+    Result,
+    Settings,
+    StepStatus,
+    StopReason,
+    Usage,
+    Verdict,
+    WaitFor,
+)
+
+
+class Phase(Enum):
+    """Where a branch stands."""
+
+    SPAWNED = "spawned"
+    SEARCHING = "searching"
+    ENDED = "ended"
+    CANDIDATE = "candidate"
+    FAILED = "failed"
+    GRAFTED = "grafted"
+    PRUNED = "pruned"
+
+
+UNSETTLED = frozenset({Phase.SPAWNED, Phase.SEARCHING, Phase.ENDED})
+"""A wave is settled when none of its branches is in one of these."""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One thing as it stands now."""
+
+
+class Branch(Record, frozen=True, kw_only=True):
+    """One attempt of one mind."""
+
+    id: str
+    basin: str
+    attempt: int
+    phase: Phase
+    approach: str
+    git_branch: str
+    worktree: str
+    base: Sha
+    engine: str
+    place: Place
+    model: str = ""
+    head: Sha | None = None
+    process: Process | None = None
+    session: str = ""
+    reason: EndReason | None = None
+    exit: int | None = None
+    signal: int | None = None
+    error: str = ""
+    seconds: float = 0.0
+    usage: Usage | None = None
+    limit: Limit | None = None
+    evidence: tuple[Evidence, ...] = ()
+    summary: str = ""
+    commits: int = 0
+    admitted: bool = False
+    flags: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    failure: str = ""
+    merge_commit: Sha | None = None
+    decided_by: str = ""
+    decided_at: datetime | None = None
+    refused_tips: tuple[Sha, ...] = ()
+    refusal: str = ""
+    spawned_at: datetime | None = None
+
+
+class Attempt(Record, frozen=True, kw_only=True):
+    """The turn of the loop that runs now. ``active`` is the active time at its start, in seconds."""
+
+    number: int
+    strategy: str
+    why: str
+    engine: str
+    width: int
+    deadline: float
+    active: float
+    at: datetime | None
+    opened: bool = False
+    branches: tuple[str, ...] = ()
+
+
+class Past(Record, frozen=True, kw_only=True):
+    """A turn of the loop that is over: what later briefs, the report and the stall count need of it."""
+
+    number: int
+    strategy: str
+    approach: str
+    engine: str
+    charged: bool
+    result: Result
+    decision: Decision
+    progress: int
+    criteria: Mapping[str, bool]
+    score: int
+    head: Sha
+    text: str
+    started: datetime | None
+    ended: datetime | None
+    active_started: float
+    active_ended: float
+    usage: Usage
+    summary: str = ""
+    failure: str = ""
+    verdict: str = ""
+    excerpts: tuple[tuple[str, str], ...] = ()
+
+
+class Tip(Record, frozen=True, kw_only=True):
+    """The target's tip as we checked it."""
+
+    head: Sha
+    tree: Sha
+    results: Mapping[str, Evidence]
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """A step of the final chain that is over."""
+
+    name: str
+    status: StepStatus
+    detail: str
+    url: str | None = None
+    commit: Sha | None = None
+    at: datetime | None = None
+
+
+class Chain(Record, frozen=True, kw_only=True):
+    """The round of the final chain: what ran, what runs. A round is stale once an attempt ended after it."""
+
+    round: int = 0
+    running: str | None = None
+    argv: tuple[str, ...] = ()
+    done: tuple[Step, ...] = ()
+    stale: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps of this round that are over."""
+        return tuple(step.name for step in self.done)
+
+
+class Waiting(Record, frozen=True, kw_only=True):
+    """What a run stands still for."""
+
+    reason: WaitFor
+    text: str
+    until: datetime | None
+    engine: str | None
+    at: datetime | None
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """A controller's hold of a basin; kept after its end, since a resume takes its settings."""
+
+    id: str
+    controller: ControllerId
+    settings: Settings
+    limits: Limits
+    started: datetime | None
+    open: bool = True
+    checked: bool = False
+    waiting: Waiting | None = None
+    stop_requested: bool = False
+    cleanup: bool = False
+    stopped: StopReason | None = None
+    stop_text: str = ""
+    active_started: float = 0.0
+    epoch: int = 1
+    """Counts the runs that were not taken over: answers of checks are shared within one, never across."""
+
+
+class Context(Record, frozen=True, kw_only=True):
+    """An engine's own context. ``shown``: an ended mind was seen to use it; ``lost``: the engine did not know it."""
+
+    id: str
+    attempt: int
+    shown: bool = False
+    lost: bool = False
+
+
+class Session(Record, frozen=True, kw_only=True):
+    """The long-lived pursuit of one goal and the engine contexts beneath it."""
+
+    id: str
+    basin: str
+    open: bool = True
+    tmux: str = ""
+    reason: Literal["met", "abandoned", "lost"] | None = None
+    contexts: Mapping[str, Context] = {}
+
+
+class Basin(Record, frozen=True, kw_only=True):
+    """One written target and how far it has got."""
+
+    id: str
+    title: str
+    macrostate: str
+    goal: str
+    criteria: tuple[Criterion, ...]
+    termination: Termination
+    budget: Budget
+    target: str
+    approaches: tuple[str, ...] = ()
+    lock: Literal["auto", "person"] = "auto"
+    may_change: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    declared: datetime | None = None
+    phase: Literal["open", "converged", "killed"] = "open"
+    note: str = ""
+    harvested: bool = False
+    start: Tip | None = None
+    tip: Tip | None = None
+    active: float = 0.0
+    active_at: datetime | None = None
+    attempts: int = 0
+    branches: int = 0
+    attempt: Attempt | None = None
+    history: tuple[Past, ...] = ()
+    run: Run | None = None
+    runs: int = 0
+    session: str | None = None
+    chain: Chain = Chain()
+    residue: tuple[Residue, ...] = ()
+    usage: Usage = Usage()
+    report: str | None = None
+    quota: Limit | None = None
+
+    @property
+    def running(self) -> Run | None:
+        """The open run, if there is one."""
+        return self.run if self.run is not None and self.run.open else None
+
+    @property
+    def charged(self) -> int:
+        """How many attempts count against the limit, the running one included."""
+        return sum(past.charged for past in self.history) + (self.attempt is not None)
+
+    @property
+    def required(self) -> tuple[Criterion, ...]:
+        """The required criteria that the loop answers."""
+        return tuple(c for c in self.criteria if c.required and c.in_loop)
+
+
+class Question(Record, frozen=True, kw_only=True):
+    """An open question and where it came from."""
+
+    question: str
+    origin: str
+    basin: str | None
+    blocks: str | None
+
+
+class State:
+    """Everything the ledger says, read-only. Mappings are live views: they move on when the fold does."""
+
+    __slots__ = ("basins", "branches", "consents", "frontier", "results", "sessions", "waves")
+
+    def __init__(
+        self,
+        *,
+        basins: MappingProxyType[str, Basin],
+        branches: Mapping[str, Branch],
+        sessions: Mapping[str, Session],
+        frontier: Mapping[str, Question],
+        consents: Mapping[str, str],
+        results: Mapping[str, Mapping[tuple[str, str, str], Evidence]],
+        waves: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self.basins = basins
+        self.branches = branches
+        self.sessions = sessions
+        self.frontier = frontier
+        self.consents = consents
+        self.results = results
+        """Per basin, what this run's checks answered: (criterion, tree, place) -> evidence."""
+        self.waves = waves
+        """Per basin, the ids of its branches in the order they were spawned."""
+
+    def branches_of(self, basin: str) -> tuple[Branch, ...]:
+        """The branches of a basin, oldest first."""
+        return tuple(self.branches[b] for b in self.waves.get(basin, ()))
+
+    @property
+    def newest(self) -> Basin | None:
+        """The basin that was declared last."""
+        return self.basins[next(reversed(self.basins))] if self.basins else None
+
+    @property
+    def open_runs(self) -> tuple[Basin, ...]:
+        """The basins that a controller holds, by the record."""
+        return tuple(b for b in self.basins.values() if b.running is not None)

@@ -1,0 +1,200 @@
+"""The parts that facts are made of: answers of checks, usage, residue, the settings and limits of a run."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from orchconverge.core.target import NonBlank, Sha
+
+LONE = re.compile("[\ud800-\udfff]")
+Writer = Literal["controller", "cli", "recovery"]
+Met = Literal["yes", "no", "error", "unstable"]
+Place = Literal["here", "fresh"]
+"""Where something runs: in the caller's own directory, or in a tree of ours."""
+Result = Literal["success", "partial_success", "no_progress", "failed", "interrupted", "quota", "verdict"]
+Decision = Literal[
+    "SUCCESS",
+    "IN_PROGRESS",
+    "STALLED",
+    "BLOCKED",
+    "WAITING",
+    "TIME_LIMIT",
+    "ATTEMPT_LIMIT",
+    "BUDGET_LIMIT",
+    "UNSATISFIED",
+    "STOPPED",
+]
+EndReason = Literal["exited", "deadline", "killed", "lost"]
+WaitFor = Literal[
+    "lock", "quota", "disk", "memory", "network", "consent", "tamper", "branch", "verdict", "limit", "blocked"
+]
+StopReason = Literal["converged", "limit", "stalled", "unsatisfied", "waiting", "stopped", "killed", "refused", "error"]
+StepStatus = Literal["done", "skipped", "failed"]
+
+
+class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a fact."""
+
+
+class Evidence(Value, frozen=True, kw_only=True, rename={"tries": "try"}):
+    """One answer to one criterion on one tree. ``seconds`` is wall time, ``passed`` are test ids (kind ``tests`` only)."""
+
+    criterion: str
+    met: Met
+    tree: Sha
+    place: Place = "fresh"
+    exit: int | None = None
+    seconds: float = 0.0
+    tries: int = 1
+    digest: str = ""
+    log: str = ""
+    excerpt: str = ""
+    passed: tuple[str, ...] = ()
+    dirtied: tuple[str, ...] = ()
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    """What one mind used, its own alone: tokens, and dollars where the engine or a price list says."""
+
+    inputTokens: int = 0
+    outputTokens: int = 0
+    cacheReadTokens: int = 0
+    cacheWriteTokens: int = 0
+    usd: float | None = None
+    source: Literal["reported", "priced", "unknown"] = "unknown"
+
+
+class Residue(Value, frozen=True, kw_only=True):
+    """Something learned that is worth telling the next mind."""
+
+    text: NonBlank
+    paths: tuple[str, ...] = ()
+    criterion: str | None = None
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    """A mind's honest statement that it could not or should not go on. A claim to check, never a result."""
+
+    kind: Literal["cannot", "needs_person", "unsafe", "already_done"]
+    text: NonBlank
+
+
+class Limit(Value, frozen=True, kw_only=True):
+    """An engine said that its quota is used up; ``until`` is its own reset time where it gave one."""
+
+    engine: str
+    until: datetime | None = None
+
+
+class Process(Value, frozen=True, kw_only=True):
+    """A process, so that no other can be taken for it: boot id, pid and start time in clock ticks since boot."""
+
+    boot: str
+    pid: int
+    start: int
+
+
+class ControllerId(Value, frozen=True, kw_only=True):
+    """Which process holds a run, and in which tmux session, of the server at ``socket``, it can be watched."""
+
+    host: str
+    boot: str
+    pid: int
+    start: int
+    tmux: str = ""
+    socket: str = ""
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """All that a resume needs to go on as the run was started. Times in seconds.
+
+    ``checkout`` is the top of the caller's working tree, ``base`` the commit that the target was declared on, ``onto`` the
+    ref that it is meant to be merged into one day.
+    """
+
+    checkout: str
+    place: Place
+    engines: tuple[str, ...]
+    interval: float = 300.0
+    argv: tuple[str, ...] = ()
+    script: str = ""
+    minds: int = 1
+    widen: str = "stall"
+    approaches: tuple[str, ...] = ()
+    lock: Literal["auto", "person"] = "auto"
+    attemptSeconds: float = 3600.0
+    chain: tuple[str, ...] = ("pushl", "reviewdeep", "copilot", "report")
+    permissions: Literal["default", "skip"] = "default"
+    allow: tuple[str, ...] = ()
+    setup: str = ""
+    remote: str = "origin"
+    stallAfter: int = 3
+    backoffBase: float = 5.0
+    backoffCap: float = 300.0
+    allowDirty: bool = False
+    report: Literal["commit", "file", "state"] = "commit"
+    base: str = ""
+    onto: str = ""
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """The hard limits of an open run. ``hours`` are active hours; ``None`` is no limit of that kind."""
+
+    attempts: int | None = None
+    hours: float | None = None
+    until: datetime | None = None
+    usd: float | None = None
+    tokens: int | None = None
+    minds: int | None = None
+
+
+class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """One thing that happened, in order. ``at`` is UTC, ``active`` seconds of the basin's active time."""
+
+    v: Annotated[int, Meta(ge=0)] = 0
+    seq: Annotated[int, Meta(ge=0)] = 0
+    at: datetime | None = None
+    writer: Writer | None = None
+    active: float | None = None
+
+
+F = TypeVar("F", bound=Fact)
+
+
+def storable(fact: F) -> F:
+    """The fact with text that JSON can hold: bytes of a path that are no UTF-8 become U+FFFD."""
+    try:
+        msgspec.json.encode(fact)
+    except UnicodeEncodeError:
+        return msgspec.convert(_replaced(msgspec.to_builtins(fact)), type(fact))
+    return fact
+
+
+def _replaced(value: object) -> object:
+    if isinstance(value, str):
+        return LONE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(item) for item in value]
+    return value
+
+
+def added(one: Usage, other: Usage | None) -> Usage:
+    """The sum of two usages; unknown dollars stay unknown only if both are."""
+    if other is None:
+        return one
+    usd = None if one.usd is None and other.usd is None else (one.usd or 0.0) + (other.usd or 0.0)
+    return Usage(
+        inputTokens=one.inputTokens + other.inputTokens,
+        outputTokens=one.outputTokens + other.outputTokens,
+        cacheReadTokens=one.cacheReadTokens + other.cacheReadTokens,
+        cacheWriteTokens=one.cacheWriteTokens + other.cacheWriteTokens,
+        usd=usd,
+        source=other.source if other.source != "unknown" else one.source,
+    )

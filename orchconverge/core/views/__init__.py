@@ -1,0 +1,1 @@
+"""Projection to text. Views never read, write or ask anything; what they are given is all they know."""
