@@ -1,0 +1,76 @@
+"""The deterministic engine: plays acts from a file, costs nothing, and is what the loop is tested with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchconverge.adapters.engines.reading import amount, count, lines, moment, part, record, text
+from orchconverge.core.seen import Outcome
+from orchconverge.core.values import Limit, Settings, Usage
+from orchconverge.errors import Refused
+from orchconverge.ports import Brief, Launch
+
+PASS_THROUGH: tuple[str, ...] = ()
+PLAYER = Path(__file__).with_name("scripted_player.py")
+
+
+class Scripted:
+    """``--engine scripted --script FILE``. What a file holds is said in `scripted_player`."""
+
+    name = "scripted"
+    variables: tuple[str, ...] = PASS_THROUGH
+    contextual = False
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        del environ  # it needs none
+
+    def find(self) -> str | None:
+        """The interpreter that runs us."""
+        return sys.executable
+
+    def launch(self, brief: Brief, settings: Settings) -> Launch:
+        """The player on the script, told which branch, attempt and approach this is. Raises `Refused`."""
+        told = (f"--branch={brief.branch}", f"--attempt={brief.attempt}", f"--approach={brief.approach}")
+        return Launch(
+            argv=(sys.executable, "-I", "-S", str(PLAYER), f"--script={self.script(settings)}", *told),
+            env={"ORCHCONVERGE_REPORT": str(brief.report_path)},
+        )
+
+    def script(self, settings: Settings) -> Path:
+        """The script's absolute path; a relative one is of ``settings.checkout``. Raises `Refused`."""
+        if not settings.script:
+            raise Refused("engine `scripted` has no script", hint="add `--script FILE`")
+        path = Path(settings.checkout) / settings.script
+        if not path.is_file():
+            raise Refused(f"there is no script {path}", hint="give an existing file to `--script`")
+        return path
+
+    def read(self, log: bytes) -> Outcome:
+        """Sums its usage lines; the last limit counts; the summary is the last line said."""
+        usage: Usage | None = None
+        limit: Limit | None = None
+        said = ""
+        for line in lines(log):
+            found = record(line) or {}
+            if found.get("type") == "usage":
+                usage = _sum(usage or Usage(), found)
+            elif found.get("type") == "ratelimit":
+                limit = Limit(engine=self.name, until=moment(part(found, "reset")))
+            else:
+                said = text(line.decode("utf-8", "replace")) or said
+        return Outcome(usage=usage, limit=limit, summary=said)
+
+
+def _sum(usage: Usage, more: dict[str, object]) -> Usage:
+    usd = amount(more.get("usd"))
+    total = usage.usd if usd is None else (usage.usd or 0.0) + usd
+    return Usage(
+        inputTokens=usage.inputTokens + count(more.get("inputTokens")),
+        outputTokens=usage.outputTokens + count(more.get("outputTokens")),
+        cacheReadTokens=usage.cacheReadTokens + count(more.get("cacheReadTokens")),
+        cacheWriteTokens=usage.cacheWriteTokens + count(more.get("cacheWriteTokens")),
+        usd=total,
+        source="unknown" if total is None else "reported",
+    )

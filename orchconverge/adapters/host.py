@@ -1,0 +1,91 @@
+"""The machine under us: memory, disk, who and where this process is, time."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchconverge.core.values import Process
+from orchconverge.ports import Machine
+
+
+class SystemClock:
+    """Monotonic and wall time. Monotonic time stands still while the machine is suspended (Linux `CLOCK_MONOTONIC`)."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        """UTC."""
+        return datetime.now(UTC)
+
+
+class SystemHost:
+    """Asks psutil and the kernel. ``folders`` are where worktrees and state lie: the fullest of their disks counts."""
+
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        self._folders = folders
+
+    def look(self) -> Machine:
+        """Free memory and disk, in bytes."""
+        import psutil
+
+        try:
+            memory = int(psutil.virtual_memory().available)
+        except OSError:
+            memory = None
+        free = [found for folder in self._folders if (found := _free(folder)) is not None]
+        return Machine(memory_free=memory, disk_free=min(free) if free else None)
+
+    def identity(self) -> tuple[str, Process]:
+        """The host's name and this process: boot id, pid, start in ticks since boot."""
+        return platform.node(), me()
+
+    def random(self) -> str:
+        """A random uuid, dashes included, since engines take it as their session's id."""
+        return str(uuid.uuid4())
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment as `bootstrap` cleaned it."""
+        return dict(os.environ)
+
+
+def me() -> Process:
+    """The running process, so that no other can be taken for it."""
+    return Process(boot=boot_id(), pid=os.getpid(), start=started(os.getpid()) or 0)
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (proc(5), field 22); ``None`` if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    return int(text[text.rindex(b")") + 2 :].split()[19])
+
+
+def _free(folder: Path) -> int | None:
+    """Bytes free for this user at the nearest existing parent of ``folder``."""
+    for path in (folder, *folder.parents):
+        try:
+            found = os.statvfs(path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+    return None

@@ -1,0 +1,69 @@
+"""What the controller says, for people: on its own terminal and in `logs/{system,performance}.log`. Never read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from orchconverge.core.views.text import clean
+
+MOST_BYTES = 4 << 20
+KEPT = 3
+WIDTH = 400
+
+
+class LoggedJournal:
+    """Lines with their time, to stderr and to a rotating file. A full disk or a closed terminal silences it, nothing else."""
+
+    def __init__(self, folder: Path, *, screen: bool = True) -> None:
+        self._log = logging.getLogger("orchconverge.system")
+        self._log.propagate = False
+        self._log.setLevel(logging.INFO)
+        logging.raiseExceptions = False
+        self._performance = folder / "performance.log"
+        form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+        handlers: list[logging.Handler] = []
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handlers.append(
+                RotatingFileHandler(folder / "system.log", maxBytes=MOST_BYTES, backupCount=KEPT, encoding="utf-8")
+            )
+        if screen:
+            handlers.append(logging.StreamHandler(sys.stderr))
+        for handler in handlers:
+            handler.setFormatter(form)
+            self._log.addHandler(handler)
+
+    def say(self, text: str) -> None:
+        """One line, made safe for a terminal."""
+        self._log.info(clean(text, WIDTH))
+
+    def measure(self, figures: Mapping[str, Any]) -> None:
+        """One line of JSON with its time and this process's own use; best effort."""
+        use = resource.getrusage(resource.RUSAGE_SELF)
+        own = {"at": time.time(), "cpu_seconds": use.ru_utime + use.ru_stime, "peak_kb": use.ru_maxrss}
+        line = json.dumps({**own, **figures}, separators=(",", ":")).encode() + b"\n"
+        with contextlib.suppress(OSError):
+            if self._performance.stat().st_size > MOST_BYTES:
+                self._performance.replace(self._performance.with_suffix(".log.1"))
+        with contextlib.suppress(OSError):
+            fd = os.open(
+                self._performance, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+            with os.fdopen(fd, "wb", buffering=0) as file:
+                file.write(line)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for handler in list(self._log.handlers):
+            self._log.removeHandler(handler)
+            handler.close()

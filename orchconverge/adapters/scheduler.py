@@ -1,0 +1,99 @@
+"""What wakes the controller: ends of processes, growth of the ledger, signals, and APScheduler as the alarm clock.
+
+APScheduler only rings: what is due is decided by the core on monotonic time. Its own decisions about late jobs are
+switched off (``misfire_grace_time=None, coalesce=True, max_instances=1``): a job that is late rings late, and once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+LEDGER_POLL = 0.25
+"""Seconds between looks at the ledger's size."""
+UNWATCHED_POLL = 0.05
+"""Seconds between looks while a process was started and cannot be watched yet."""
+JOB_DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+
+
+class SystemWakeups:
+    """Waits on process handles, the ledger's size, a signal pipe and an alarm. Use as a context: it owns a thread."""
+
+    def __init__(self, *, ledger: Path, handle: Callable[[str], int | None]) -> None:
+        self._ledger = ledger
+        self._handle = handle
+        self._signals = 0
+        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._scheduler = BackgroundScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
+        self._before: list[tuple[signal.Signals, object]] = []
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._before.append((number, signal.signal(number, self._on_signal)))
+        self._scheduler.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scheduler.shutdown(wait=False)
+        for number, before in self._before:
+            signal.signal(number, before)  # type: ignore[arg-type]
+        for end in self._pipe:
+            os.close(end)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGHUP:  # the terminal going away is no wish to stop
+            self._signals += 1
+        self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # full is rung already; closed is over
+            os.write(self._pipe[1], b"!")
+
+    def stopping(self) -> int:
+        """How often SIGTERM or SIGINT came."""
+        return self._signals
+
+    def wait(self, running: Sequence[str], *, until: float | None) -> None:
+        """Return when something happened. See `orchconverge.ports.Wakeups`."""
+        handles = {name: self._handle(name) for name in running}
+        watched = [fd for fd in handles.values() if fd is not None]
+        try:
+            self._poll(watched, unwatched=len(watched) < len(handles), until=until)
+        finally:
+            for fd in watched:
+                os.close(fd)
+
+    def _poll(self, watched: Sequence[int], *, unwatched: bool, until: float | None) -> None:
+        poll = select.poll()
+        for fd in (*watched, self._pipe[0]):
+            poll.register(fd, select.POLLIN)
+        if until is not None:
+            ahead = timedelta(seconds=max(0.0, until - time.monotonic()))
+            self._scheduler.add_job(
+                self._ring, "date", run_date=datetime.now(UTC) + ahead, id="due", replace_existing=True
+            )
+        size = self._size()
+        while not poll.poll((UNWATCHED_POLL if unwatched else LEDGER_POLL) * 1000):
+            late = until is not None and time.monotonic() >= until
+            if late or unwatched or self._size() != size:
+                break
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._pipe[0], 4096)
+
+    def _size(self) -> int:
+        try:
+            return self._ledger.stat().st_size
+        except OSError:
+            return -1
