@@ -1,0 +1,1 @@
+"""The application: performs what the core decides. Knows ports only."""

@@ -1,0 +1,168 @@
+"""Runs criteria under the supervisor and turns how they ended into evidence. What a mind says is never asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchconverge.app.environment import allowed
+from orchconverge.app.trees import SetupFailed, Trees
+from orchconverge.app.world import World, check_name
+from orchconverge.core.flags import matches
+from orchconverge.core.seen import Absent, Ended, Exit, Key, Lost
+from orchconverge.core.state import Basin, Run
+from orchconverge.core.target import FROM_GIT, Criterion, Sha
+from orchconverge.core.testids import passed_ids
+from orchconverge.core.values import Evidence, Met
+from orchconverge.core.views.text import tail
+from orchconverge.ports import Spec
+
+CANNOT_START = (126, 127)
+MOST_OUTPUT = 8 << 20
+MOST_JUNIT = 32 << 20
+EXCERPT = 2048
+LOST_AT_MOST = 3
+
+
+class Checks:
+    """The checks of one run: those that are awaited, and the answers so far."""
+
+    def __init__(self, world: World, trees: Trees) -> None:
+        self.world = world
+        self.trees = trees
+        self.answers: dict[Key, Evidence] = {}
+        self.awaited: dict[Key, tuple[str, Sha]] = {}
+        self.lost: dict[str, int] = {}
+
+    def ask(self, basin: Basin, run: Run, key: Key, commit: Sha) -> bool:
+        """Start a check, or find it running or ended. True if it is answered already."""
+        criterion = next(c for c in basin.criteria if c.name == key.criterion)
+        if criterion.kind in FROM_GIT:
+            self.answers[key] = self._from_git(basin, run, criterion, key, commit)
+            return True
+        name = check_name(basin.id, run.epoch, basin.attempts, criterion.command, key.tree, key.place, key.tries)
+        self.awaited[key] = (name, commit)
+        try:
+            return self._advance(basin, run, criterion, key, name, commit)
+        except SetupFailed as failure:
+            self.awaited.pop(key)
+            self.answers[key] = Evidence(
+                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=failure.message
+            )
+            return True
+
+    def _advance(self, basin: Basin, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> bool:
+        probe = self.world.supervisors.probe(name)
+        if isinstance(probe, Ended):
+            self.answers[key] = self._evidence(run, criterion, key, name, probe.exit)
+            self.awaited.pop(key)
+            return True
+        if isinstance(probe, Lost):
+            self.lost[name] = self.lost.get(name, 0) + 1
+            self.world.supervisors.kill(name)
+        if isinstance(probe, Lost) and self.lost[name] >= LOST_AT_MOST:
+            self.awaited.pop(key)
+            excerpt = f"its supervisor was killed {LOST_AT_MOST} times"
+            self.answers[key] = Evidence(
+                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=excerpt
+            )
+            return True
+        if isinstance(probe, Absent | Lost):
+            self._start(run, criterion, key, name, commit)
+        return False
+
+    def _start(self, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> None:
+        supervisors = self.world.supervisors
+        if key.place == "here":
+            cwd, awaited = Path(run.settings.checkout), ""
+            before = self.world.git.checkout(cwd)
+            supervisors.put(name, "before", "\0".join(before.untracked).encode("utf-8", "surrogateescape"))
+        else:
+            cwd, awaited = self.trees.for_tree(key.tree, commit, setup=run.settings.setup)
+        if awaited:
+            self.awaited[key] = (awaited, commit)
+            return
+        folder = supervisors.folder(name)
+        env = allowed(self.world.host.environment(), also=self.world.allowed)
+        env["ORCHCONVERGE_JUNIT"] = str(folder / "junit.xml")
+        if criterion.kind == "tests":
+            env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --junitxml={folder / 'junit.xml'}".strip()
+        spec = Spec(
+            name=name,
+            cwd=cwd,
+            argv=("/bin/sh", "-c", criterion.command),
+            env=env,
+            deadline_seconds=criterion.deadline,
+        )
+        supervisors.launch(supervisors.prepare(spec))
+        self.world.journal.say(f"checks {criterion.name} on {key.tree:.8} ({key.place})")
+
+    def _evidence(self, run: Run, criterion: Criterion, key: Key, name: str, found: Exit) -> Evidence:
+        supervisors = self.world.supervisors
+        output = supervisors.log(name, most_bytes=MOST_OUTPUT)
+        digest, log = self.world.shelf.keep(output)
+        text = output.decode("utf-8", "replace")
+        excerpt = tail(text, EXCERPT)
+        met: Met = "yes" if found.reason == "exited" and found.code == 0 else "no"
+        if found.code in CANNOT_START or found.reason == "refused":
+            met, excerpt = "error", excerpt or found.error
+        if found.reason in ("deadline", "killed"):
+            excerpt = f"{excerpt}\n[{found.reason} after {found.seconds:.0f} s]"
+        passed: tuple[str, ...] = ()
+        if criterion.kind == "tests":
+            passed = passed_ids(supervisors.get(name, "junit.xml", most_bytes=MOST_JUNIT), text)
+        return Evidence(
+            criterion=criterion.name,
+            met=met,
+            exit=found.code,
+            seconds=round(found.seconds, 3),
+            tree=key.tree,
+            place=key.place,
+            tries=key.tries,
+            digest=digest,
+            log=log,
+            excerpt=excerpt,
+            passed=passed,
+            dirtied=self._dirtied(run, key, name),
+        )
+
+    def _dirtied(self, run: Run, key: Key, name: str) -> tuple[str, ...]:
+        """Untracked paths that appeared in the caller's directory while a check ran."""
+        before = self.world.supervisors.get(name, "before")
+        if key.place != "here" or before is None:
+            return ()
+        known = set(before.decode("utf-8", "surrogateescape").split("\0"))
+        now = self.world.git.checkout(Path(run.settings.checkout)).untracked
+        return tuple(p for p in now if p not in known)[:20]
+
+    def _from_git(self, basin: Basin, run: Run, criterion: Criterion, key: Key, commit: Sha) -> Evidence:
+        """Kinds that git answers: `changed`, `mergeable`, `docs`."""
+        git, base = self.world.git, Sha(run.settings.base)
+        met: Met = "yes"
+        excerpt = ""
+        if criterion.kind == "mergeable":
+            onto = run.settings.onto and git.resolve(run.settings.onto)
+            merges = git.merges(onto, commit) if onto else True
+            met = "error" if merges is None else "yes" if merges else "no"
+            excerpt = "" if merges else f"conflicts with {run.settings.onto}"
+        else:
+            changed = set(git.work(base, commit).changed) if base != commit else set()
+            if criterion.kind == "changed":
+                met = "yes" if changed else "no"
+            else:
+                unchanged = [p for p in criterion.paths if not any(matches(path, p) for path in changed)]
+                met, excerpt = ("no" if unchanged else "yes"), ", ".join(f"{p} is not changed" for p in unchanged)
+        return Evidence(criterion=criterion.name, met=met, tree=key.tree, place=key.place, excerpt=excerpt)
+
+    def poll(self, basin: Basin, run: Run) -> None:
+        """Look at every awaited check again."""
+        for key, (_, commit) in list(self.awaited.items()):
+            self.ask(basin, run, key, commit)
+
+    def names(self) -> list[str]:
+        """What is awaited, by supervised name."""
+        return [name for name, _ in self.awaited.values()]
+
+    def end(self) -> None:
+        """End the checks that run."""
+        for name in self.names():
+            self.world.supervisors.stop(name)

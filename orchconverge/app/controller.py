@@ -1,0 +1,317 @@
+"""The controller: looks, lets the core decide, performs, and waits. A foreground process that drives one basin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orchconverge.app.active import ActiveTime
+from orchconverge.app.checks import Checks
+from orchconverge.app.grafts import Grafts
+from orchconverge.app.minds import Minds
+from orchconverge.app.steps import Steps
+from orchconverge.app.trees import Trees
+from orchconverge.app.world import World, mind_name
+from orchconverge.core import actions as a
+from orchconverge.core.events import AnyFact, AttemptEnded, BasinChecked, BranchFailed
+from orchconverge.core.policy import decide
+from orchconverge.core.projection import export
+from orchconverge.core.seen import Ended, MindEnd, Now, Probe, Seen, TargetSeen, Work
+from orchconverge.core.state import Basin, Branch, Phase, Run
+from orchconverge.core.values import Writer, storable
+from orchconverge.errors import Failed, Illegal, NotDurable, Refused
+
+EXPORT_EVERY = 1.0
+FLOOR = 30.0
+"""Seconds after which the controller looks again, whatever happens."""
+RETRY_WRITE = 5.0
+ILLEGAL_AT_MOST = 5
+START_AT_MOST = 3
+
+
+class Controller:
+    """Drives one basin to the end of its run. Everything it knows can be lost: the ledger and the folders give it back."""
+
+    def __init__(self, world: World, basin: str) -> None:
+        self.world = world
+        self.name = basin
+        self.trees = Trees(world, basin)
+        self.minds = Minds(world, self.trees)
+        self.checks = Checks(world, self.trees)
+        self.steps = Steps(world, basin)
+        self.grafts = Grafts(world, self.trees)
+        self.ends: dict[str, MindEnd] = {}
+        self.works: dict[str, Work] = {}
+        self.target: TargetSeen | None = None
+        self.fingerprint = ""
+        self.wake: float | None = None
+        self.awaited: dict[str, str] = {}
+        self.starts: dict[str, int] = {}
+        self.illegal = 0
+        self.exported = float("-inf")
+        self.seq = 0
+        self.finished = False
+        self.active = ActiveTime(world.clock, self.basin.active)
+        self.perform: dict[type[a.Action], Callable[[Any], bool]] = {
+            a.Append: self._append,
+            a.LookAtTarget: self._look_at_target,
+            a.LookAtWork: self._look_at_work,
+            a.StartMind: self._start_mind,
+            a.ReadMind: self._read_mind,
+            a.EndMind: lambda action: self._stop(mind_name(action.branch)),
+            a.Check: self._check,
+            a.EndChecks: self._end_checks,
+            a.Squash: self._squash,
+            a.Land: self._land,
+            a.CleanUp: self._clean_up,
+            a.StartStep: self._start_step,
+            a.EndStep: self._end_step,
+            a.Sleep: self._sleep,
+            a.Finish: self._finish,
+        }
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Look, decide, act, append, until the run is over. Raises nothing that the ledger could not explain."""
+        self.fingerprint = self.world.git.fingerprint()
+        self.grafts.find(self.world.ledger.state, self.basin)
+        while not self.finished:
+            self.world.ledger.catch_up()
+            self.active.tick(waiting=self.record.waiting is not None if self.basin.running else True)
+            self.checks.poll(self.basin, self.record)
+            self.wake = None
+            state, seen, now = self.world.ledger.state, self.look(), self.now()
+            fresh = False
+            try:
+                for action in decide(state, seen, now):
+                    fresh = self.perform[type(action)](action) or fresh
+            except NotDurable as error:
+                self.world.journal.say(f"{error.message}. Nothing is acknowledged; trying again")
+                self.wake = self.world.clock.monotonic() + RETRY_WRITE
+            except Illegal as error:
+                self._overtaken(error)
+                fresh = True
+            if not fresh and not self.finished:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Until something under way ends, somebody appends, a signal comes, or time is due. A floor wakes us anyway."""
+        until = self.world.clock.monotonic() + FLOOR
+        self.target = None if self.record.waiting is not None else self.target
+        self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
+
+    def _under_way(self) -> list[str]:
+        attempt = self.basin.attempt
+        minds = [mind_name(b) for b in attempt.branches if self._branch(b).phase is not Phase.ENDED] if attempt else []
+        step = self.steps.name(self.basin)
+        return [*minds, *self.checks.names(), *self.awaited.values(), *([step] if step else [])]
+
+    def _overtaken(self, error: Illegal) -> None:
+        """Somebody appended first and the fact is not legal any more: decide anew, but not for ever."""
+        self.illegal += 1
+        self.target = None
+        if self.illegal > ILLEGAL_AT_MOST:
+            raise error
+        self.world.journal.say(f"decides anew: {error.message}")
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+
+    @property
+    def basin(self) -> Basin:
+        """The basin as the ledger has it now."""
+        return self.world.ledger.state.basins[self.name]
+
+    @property
+    def record(self) -> Run:
+        """The run as the ledger has it now."""
+        found = self.basin.run
+        assert found is not None
+        return found
+
+    def _branch(self, name: str) -> Branch:
+        return self.world.ledger.state.branches[name]
+
+    def now(self) -> Now:
+        """Time three ways."""
+        clock = self.world.clock
+        return Now(active=self.active.seconds, mono=clock.monotonic(), wall=clock.now())
+
+    def look(self) -> Seen:
+        """One frozen record of what the ports answer now."""
+        basin = self.basin
+        step, result = self.steps.probe(basin)
+        probes = self._probes(basin)
+        return Seen(
+            basin=basin.id,
+            random=self.world.host.random(),
+            trees=str(self.world.trees),
+            probes=probes,
+            sessions={name: self.minds.session(name) for name in probes},
+            ends=self.ends,
+            works=self.works,
+            target=self.target,
+            answers=self.checks.answers,
+            squashes=self.grafts.squashes,
+            landed=self.grafts.landed,
+            obstacle=self.grafts.obstacle,
+            step=step,
+            step_result=result,
+            step_argv=self.steps.argv(self.record),
+            machine=self.world.host.look(),
+            contextual=frozenset(name for name, engine in self.world.engines.items() if engine.contextual),
+            memory_floor=self.world.memory_floor,
+            disk_floor=self.world.disk_floor,
+            fingerprint=self.fingerprint,
+            stopping=self.world.wakeups.stopping(),
+        )
+
+    def _probes(self, basin: Basin) -> dict[str, Probe]:
+        if basin.attempt is None:
+            return {}
+        searching = (Phase.SPAWNED, Phase.SEARCHING)
+        names = [b for b in basin.attempt.branches if self._branch(b).phase in searching]
+        return {name: self.world.supervisors.probe(mind_name(name)) for name in names}
+
+    # --- what is done: each returns whether there is something new to decide on ----------------------------------------
+
+    def _append(self, action: a.Append) -> bool:
+        self.write(action.fact)
+        return True
+
+    def write(self, fact: AnyFact, *, writer: Writer = "controller") -> None:
+        """Append one fact, say it, and keep the export up."""
+        ledger = self.world.ledger
+        written = ledger.append(storable(fact), writer=writer, active=round(self.active.seconds, 3))
+        self.illegal = 0
+        self.target = None
+        self.world.journal.say(told(written))
+        if isinstance(written, AttemptEnded | BasinChecked):
+            self._measure(written)
+        self.seq = written.seq
+        self.export(seq=written.seq)
+
+    def _measure(self, fact: AttemptEnded | BasinChecked) -> None:
+        """Timings and use of resources, for `logs/performance.log`."""
+        checks = {x.criterion: x.seconds for x in (fact.evidence if isinstance(fact, AttemptEnded) else fact.results)}
+        machine = self.world.host.look()
+        figures = {"basin": self.name, "seq": fact.seq, "active": fact.active, "check_seconds": checks}
+        if isinstance(fact, AttemptEnded):
+            minds = [b for b in self.world.ledger.state.branches_of(self.name) if b.attempt == fact.attempt]
+            figures |= {"attempt": fact.attempt, "mind_seconds": [b.seconds for b in minds]}
+        self.world.journal.measure({**figures, "memory_free": machine.memory_free, "disk_free": machine.disk_free})
+
+    def export(self, *, seq: int, now: bool = False) -> None:
+        """Bring the JSON export up to the ledger, at most once a second between own facts."""
+        moment, ledger = self.world.clock.monotonic(), self.world.ledger
+        if not now and moment - self.exported < EXPORT_EVERY:
+            return
+        self.exported = moment
+        newest = ledger.state.newest
+        top = newest is not None and newest.id == self.name
+        self.world.exports.write(seq, export(ledger.state, self.name, seq=seq), self.name, newest=top)
+
+    def _look_at_target(self, action: a.LookAtTarget) -> bool:
+        git, basin, run = self.world.git, self.basin, self.record
+        head = git.resolve(f"refs/heads/{basin.target}")
+        place: Path | None = Path(run.settings.checkout)
+        if run.settings.place != "here":
+            held = git.checked_out_at(basin.target)
+            place = held if held is not None else place if basin.start is None else None
+        self.target = TargetSeen(
+            head=head,
+            tree=git.tree_of(head) if head is not None else None,
+            checkout=git.checkout(place) if place is not None else None,
+            fingerprint=git.fingerprint(),
+        )
+        return True
+
+    def _look_at_work(self, action: a.LookAtWork) -> bool:
+        branch = self._branch(action.branch)
+        end = self.ends[action.branch]
+        self.works[action.branch] = self.world.git.work(branch.base, end.head)
+        return True
+
+    def _start_mind(self, action: a.StartMind) -> bool:
+        """Start a mind; one that cannot be started is a failed branch, after a few tries."""
+        branch = self._branch(action.branch)
+        try:
+            awaited = self.minds.start(self.world.ledger.state, self.basin, self.record, branch)
+        except (Failed, Refused) as error:
+            tries = self.starts[branch.id] = self.starts.get(branch.id, 0) + 1
+            self.world.journal.say(f"{branch.id} could not be started: {error.message}")
+            if isinstance(error, Refused) or tries >= START_AT_MOST:
+                self.write(BranchFailed(basin=branch.basin, branch=branch.id, reason=error.message))
+            return True
+        self.awaited.pop(branch.id, None)
+        if awaited:
+            self.awaited[branch.id] = awaited
+        return False
+
+    def _read_mind(self, action: a.ReadMind) -> bool:
+        state, branch = self.world.ledger.state, self._branch(action.branch)
+        name = mind_name(branch.id)
+        if not isinstance(self.world.supervisors.probe(name), Ended):
+            self.world.supervisors.kill(name)
+        self.ends[branch.id] = self.minds.read(state, branch)
+        return True
+
+    def _stop(self, name: str) -> bool:
+        self.world.supervisors.stop(name)
+        return False
+
+    def _check(self, action: a.Check) -> bool:
+        return self.checks.ask(self.basin, self.record, action.key, action.commit)
+
+    def _end_checks(self, action: a.EndChecks) -> bool:
+        self.checks.end()
+        return False
+
+    def _squash(self, action: a.Squash) -> bool:
+        self.grafts.squash(self._branch(action.branch), action.tip)
+        return True
+
+    def _land(self, action: a.Land) -> bool:
+        self.grafts.land(self.basin, self._branch(action.branch), action.tip, action.tree)
+        self.target = None
+        return True
+
+    def _clean_up(self, action: a.CleanUp) -> bool:
+        branch = self._branch(action.branch)
+        session = self.minds.session(branch.id)
+        if session:
+            self.world.panes.close(session)
+        self.trees.remove_mind(branch)
+        self.trees.remove_checked()
+        return False
+
+    def _start_step(self, action: a.StartStep) -> bool:
+        self.steps.start(self.basin, self.record, action.round, action.step)
+        return False
+
+    def _end_step(self, action: a.EndStep) -> bool:
+        name = self.steps.name(self.basin)
+        return self._stop(name) if name is not None else False
+
+    def _sleep(self, action: a.Sleep) -> bool:
+        self.wake = action.until
+        return False
+
+    def _finish(self, action: a.Finish) -> bool:
+        self.finished = True
+        self.trees.remove_checked()
+        if self.seq:
+            self.export(seq=self.seq, now=True)
+        return False
+
+
+def told(fact: AnyFact) -> str:
+    """A fact in one line for the controller's pane: its type, its branch or number, and what decided."""
+    kind = str(fact.__struct_config__.tag)
+    words = [
+        str(getattr(fact, name))
+        for name in ("branch", "attempt", "step", "status", "result", "decision", "reason", "text", "detail")
+        if getattr(fact, name, None) not in (None, "")
+    ]
+    return " ".join([kind, *words])

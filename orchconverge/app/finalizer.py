@@ -1,0 +1,155 @@
+"""The steps of the final chain, each a process of its own: they read the ledger, act once as seen from outside, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from orchconverge.app.world import World
+from orchconverge.core.seen import StepResult
+from orchconverge.core.state import Basin, Run
+from orchconverge.core.target import Sha, slug
+from orchconverge.core.views import pull_request
+from orchconverge.core.views.report import report
+from orchconverge.errors import Failed, OrchConvergeError, Refused
+
+REPORTS = "docs/convergence-reports"
+
+
+def pushl(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
+    """Push the target to its remote with a fixed refspec, never forced; keep a pull request record and a bundle."""
+    git, settings = world.git, run.settings
+    head = git.resolve(f"refs/heads/{basin.target}")
+    if head is None:
+        return StepResult(status="failed", detail=f"the branch {basin.target} is gone")
+    record = _record(world, state, basin, settings.base, head)
+    if settings.remote not in git.remotes():
+        return StepResult(status="skipped", detail=f"no remote called {settings.remote}; {record}", commit=head)
+    if basin.target == git.default_branch(settings.remote):
+        detail = f"{basin.target} is the default branch, which is never pushed unasked; {record}"
+        return StepResult(status="skipped", detail=detail, commit=head)
+    holder = git.checked_out_at(basin.target)
+    operation = git.checkout(holder).operation if holder is not None else None
+    if operation is not None:
+        return StepResult(status="failed", detail=f"a {operation} is in progress on {basin.target}")
+    pushed, said = git.push(settings.remote, head, basin.target)
+    if not pushed:
+        return StepResult(status="failed", detail=f"push to {settings.remote} failed: {said}", commit=head)
+    detail = f"{basin.target} at {head:.8} pushed to {settings.remote}; no forge is configured, {record}"
+    return StepResult(status="done", detail=detail, commit=head)
+
+
+def _record(world: World, state: Path, basin: Basin, base: str, head: Sha) -> str:
+    """Write the pull request record and the bundle into ``pr/``; says what there is."""
+    folder = state / "pr"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    work = world.git.work(Sha(base), head)
+    document = {
+        "basin": basin.id,
+        "head": head,
+        "branch": basin.target,
+        "title": pull_request.title(basin),
+        "body": pull_request.body(basin, work),
+        "labels": pull_request.labels(basin, work),
+    }
+    _write(folder / f"{basin.id}.json", msgspec.json.format(msgspec.json.encode(document)))
+    if not work.commits:
+        return f"the pull request record is pr/{basin.id}.json"
+    try:
+        world.git.bundle(folder / f"{basin.id}.bundle", Sha(base), basin.target)
+    except Failed as error:
+        return f"the pull request record is pr/{basin.id}.json (no bundle: {error.message})"
+    return f"the pull request record is pr/{basin.id}.json, with a bundle beside it"
+
+
+def unbuilt(what: str) -> Callable[[World, Path, Basin, Run], StepResult]:
+    """A step that this version does not have: skipped, with its reason, and the chain goes on."""
+
+    def skip(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
+        return StepResult(
+            status="skipped", detail=f"{what} needs engines that review, which this version does not have"
+        )
+
+    return skip
+
+
+def write_report(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
+    """Write the convergence report: committed alone on the target and pushed, or as a file, or in the state directory."""
+    now = basin.active_at or datetime.now(UTC)
+    stamp = int((run.started or now).timestamp())
+    name = f"{slug(basin.target.replace('/', '-'), longest=80)}-{stamp}.md"
+    health = world.ledger.health
+    text = report(
+        world.ledger.state,
+        basin.id,
+        now=now,
+        seq_from=1,
+        seq_to=health.lines,
+        bad=health.bad + health.illegal,
+    )
+    if run.settings.report == "state":
+        path = state / "reports" / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(path, text.encode())
+        return StepResult(status="done", detail="kept in the state directory", path=str(path))
+    inside = f"{REPORTS}/{name}"
+    if run.settings.report == "file":
+        path = Path(run.settings.checkout) / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text.encode(), mode=0o644)
+        return StepResult(status="done", detail="written, not committed", path=inside)
+    return _commit_report(world, basin, run, inside, text)
+
+
+def _commit_report(world: World, basin: Basin, run: Run, inside: str, text: str) -> StepResult:
+    git, remote = world.git, run.settings.remote
+    try:
+        commit = git.commit_file(basin.target, inside, text, f"docs: convergence report of {basin.id}")
+    except Refused as refused:
+        return StepResult(status="failed", detail=f"{refused.message}: the report was not committed")
+    pushed = any(step.name == "pushl" and step.status == "done" for step in basin.chain.done)
+    if not pushed:
+        return StepResult(status="done", detail="committed, not pushed", path=inside, commit=commit)
+    went, said = git.push(remote, commit, basin.target)
+    detail = f"committed and pushed to {remote}" if went else f"committed; push to {remote} failed: {said}"
+    return StepResult(status="done" if went else "failed", detail=detail, path=inside, commit=commit)
+
+
+def _write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a file in place whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    draft.replace(path)
+
+
+STEPS: Mapping[str, Callable[[World, Path, Basin, Run], StepResult]] = {
+    "pushl": pushl,
+    "reviewdeep": unbuilt("reviewdeep"),
+    "copilot": unbuilt("copilot"),
+    "report": write_report,
+}
+
+
+def step(world: World, state: Path, name: str, basin: str) -> StepResult:
+    """Run one step for a basin. Every trouble becomes a failed step that says so: the chain goes on."""
+    world.ledger.catch_up()
+    record = world.ledger.state.basins.get(basin)
+    if record is None or record.run is None:
+        return StepResult(status="failed", detail=f"{basin} was never run")
+    try:
+        return STEPS[name](world, state, record, record.run)
+    except OrchConvergeError as error:
+        return StepResult(status="failed", detail=error.message)
+    except OSError as error:
+        return StepResult(status="failed", detail=f"{error.strerror}: {error.filename}")
+
+
+def leave_result(path: Path, result: StepResult) -> None:
+    """Write the result where the controller looks for it."""
+    _write(path, msgspec.json.encode(result))

@@ -1,0 +1,102 @@
+"""Our worktrees: one for a mind, one for each tree that is checked, set up before they are used and removed after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchconverge.app.environment import allowed
+from orchconverge.app.world import World, setup_name
+from orchconverge.core.seen import Absent, Ended, Lost
+from orchconverge.core.state import Branch
+from orchconverge.core.target import Sha
+from orchconverge.errors import Failed
+from orchconverge.ports import Spec
+
+SPAWN_WAIT = 60.0
+SETUP_DEADLINE = 1800.0
+
+
+class SetupFailed(Failed):
+    """The setup command did not succeed in a fresh tree."""
+
+
+class Trees:
+    """The worktrees of one basin, by names that a resume finds again."""
+
+    def __init__(self, world: World, basin: str) -> None:
+        self.world = world
+        self.basin = basin
+        self.holding: dict[Sha, Path] = {}
+        self.ready: set[Path] = set()
+
+    def for_mind(self, branch: Branch, *, setup: str) -> str:
+        """Make a mind's worktree. Returns the name of the setup that still runs, or an empty string."""
+        return self._make(Path(branch.worktree), branch=branch.git_branch, at=branch.base, setup=setup)
+
+    def for_tree(self, tree: Sha, commit: Sha, *, setup: str) -> tuple[Path, str]:
+        """A tree to run criteria in, and the name of the setup that still runs, or an empty string."""
+        path = self.holding.get(tree) or self.world.trees / f"t-{self.basin}.{tree[:16]}"
+        if tree in self.holding:
+            return path, self._set_up(path, setup)
+        awaited = self._make(path, branch=None, at=commit, setup=setup)
+        return path, awaited
+
+    def gate(self, branch: Branch, tip: Sha) -> Path:
+        """Where a branch is squashed onto the tip."""
+        return self.world.trees / f"g-{branch.id}-{tip[:12]}"
+
+    def _make(self, path: Path, *, branch: str | None, at: Sha, setup: str) -> str:
+        if path not in self.ready:
+            lease = self.world.leases.take("spawn", wait_seconds=SPAWN_WAIT)
+            if lease is None:
+                raise Failed("another orchconverge adds a worktree and does not end", hint="orchconverge doctor")
+            try:
+                self.world.git.add_worktree(path, branch=branch, at=at)
+            finally:
+                lease.release()
+            self.world.git.include(path)
+            self.ready.add(path)
+        return self._set_up(path, setup)
+
+    def _set_up(self, path: Path, setup: str) -> str:
+        """Run the setup command once in a tree, under the supervisor. Raises `SetupFailed`."""
+        if not setup:
+            return ""
+        supervisors, name = self.world.supervisors, setup_name(self.basin, path.name)
+        probe = supervisors.probe(name)
+        if isinstance(probe, Ended):
+            if probe.exit.code == 0:
+                return ""
+            output = supervisors.log(name, most_bytes=2048).decode("utf-8", "replace")
+            raise SetupFailed(f"setup failed in a fresh tree (exit {probe.exit.code}): {output[-500:]}")
+        if isinstance(probe, Absent | Lost):
+            spec = Spec(
+                name=name,
+                cwd=path,
+                argv=("/bin/sh", "-c", setup),
+                env=allowed(self.world.host.environment(), also=self.world.allowed),
+                deadline_seconds=SETUP_DEADLINE,
+            )
+            supervisors.launch(supervisors.prepare(spec))
+        return name
+
+    def remove_mind(self, branch: Branch) -> None:
+        """Remove a settled mind's worktree; its commits and leftovers are on keep-refs."""
+        if branch.place == "fresh":
+            self._remove(Path(branch.worktree))
+
+    def remove_checked(self) -> None:
+        """Remove the throwaway trees of this basin."""
+        if not self.world.trees.is_dir():
+            return
+        for path in sorted(self.world.trees.iterdir()):
+            if path.name.startswith((f"t-{self.basin}.", f"g-{self.basin}.")):
+                self._remove(path)
+        self.holding.clear()
+
+    def _remove(self, path: Path) -> None:
+        self.ready.discard(path)
+        try:
+            self.world.git.remove_worktree(path)
+        except Failed as error:
+            self.world.journal.say(f"kept {path.name}: {error.message}")

@@ -1,0 +1,78 @@
+"""All ports in one place, as `bootstrap` built them, and the names under which supervised processes are found again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchconverge.core.seen import MindReport
+from orchconverge.core.target import Sha
+from orchconverge.core.values import Place
+from orchconverge.ports import (
+    Clock,
+    Engine,
+    Exports,
+    Git,
+    Host,
+    Journal,
+    Leases,
+    Ledger,
+    Panes,
+    Shelf,
+    Supervisors,
+    Wakeups,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything outside. ``trees`` is the folder of our worktrees, floors are in bytes."""
+
+    ledger: Ledger
+    git: Git
+    panes: Panes
+    supervisors: Supervisors
+    leases: Leases
+    clock: Clock
+    wakeups: Wakeups
+    host: Host
+    engines: Mapping[str, Engine]
+    shelf: Shelf
+    exports: Exports
+    journal: Journal
+    trees: Path
+    read_report: Callable[[bytes], MindReport]
+    step_argv: Callable[[str, str], tuple[str, ...]]
+    """(basin, step) -> the command of a step of the final chain."""
+    allowed: tuple[str, ...] = ()
+    """Names of further environment variables that minds and checks get."""
+    memory_floor: int = 0
+    disk_floor: int = 0
+
+
+def mind_name(branch: str) -> str:
+    """The supervised name of a mind."""
+    return f"minds/{branch}"
+
+
+def step_name(basin: str, number: int, step: str) -> str:
+    """The supervised name of a step."""
+    return f"steps/{basin}.{number}.{step}"
+
+
+def check_name(basin: str, epoch: int, attempt: int, command: str, tree: Sha, place: Place, tries: int) -> str:
+    """The supervised name of a check: the same question has the same name, so a check that runs is found again."""
+    parts = (basin, str(epoch), str(attempt), command, tree, place, str(tries))
+    return f"checks/{basin}.{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}"
+
+
+def setup_name(basin: str, tree: str) -> str:
+    """The supervised name of the setup of one worktree of ours."""
+    return f"setups/{basin}.{tree}"
+
+
+def marker(branch: str) -> str:
+    """What a mind's commits carry in the reflog, so that a person's commit is never credited to it."""
+    return f"orchconverge-{hashlib.sha256(branch.encode()).hexdigest()[:10]}"

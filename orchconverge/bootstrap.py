@@ -1,0 +1,112 @@
+"""The one place where adapters are built. Cleans the environment once, before anything else looks at it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orchconverge import whereabouts
+from orchconverge.adapters.host import SystemClock
+from orchconverge.adapters.ledger import FileLedger
+from orchconverge.adapters.locks import FileLocks
+
+if TYPE_CHECKING:
+    from orchconverge.app.world import World
+    from orchconverge.config import Loaded
+
+KEPT_GIT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_ASKPASS")
+
+
+class Reader(NamedTuple):
+    """What reading needs, and no more: it is all that `status` loads."""
+
+    repository: whereabouts.Repository
+    places: whereabouts.Places
+    ledger: FileLedger
+    locks: FileLocks
+    clock: SystemClock
+
+
+def clean_environment() -> None:
+    """Take out what would point git or tmux somewhere else: GitPython's ``env=`` can only add, never unset."""
+    for name in list(os.environ):
+        if (name.startswith("TMUX") and name != "TMUX_TMPDIR") or (
+            name.startswith("GIT_") and not name.startswith(KEPT_GIT)
+        ):
+            del os.environ[name]
+
+
+def reader(cwd: Path) -> Reader:
+    """Open the ledger of the repository around ``cwd`` for reading. Raises `Refused` where there is no repository."""
+    repository = whereabouts.required(cwd)
+    places = whereabouts.places(repository)
+    clock = SystemClock()
+    return Reader(repository, places, FileLedger(places.state, clock), FileLocks(places.state), clock)
+
+
+def load(cwd: Path, flags: Mapping[str, Any]) -> Loaded:
+    """The settings for the repository around ``cwd``. Raises `Refused`."""
+    from orchconverge import config
+
+    return config.load(whereabouts.required(cwd), flags=flags)
+
+
+@contextmanager
+def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
+    """Everything, built. Raises `Refused` for what cannot be worked in."""
+    from orchconverge.adapters.engines import ENGINES
+    from orchconverge.adapters.export import Export
+    from orchconverge.adapters.git import Repository
+    from orchconverge.adapters.host import SystemHost
+    from orchconverge.adapters.journal import LoggedJournal
+    from orchconverge.adapters.mind_report import read_report
+    from orchconverge.adapters.scheduler import SystemWakeups
+    from orchconverge.adapters.shelf import FileShelf
+    from orchconverge.adapters.supervisors import Supervisors
+    from orchconverge.adapters.tmux import Tmux
+    from orchconverge.app.world import World
+
+    places, settings = loaded.places, loaded.config
+    journal = LoggedJournal(places.state / "logs", screen=screen)
+    clock = SystemClock()
+    supervisors = Supervisors(places.minds)
+    ledger = FileLedger(places.state, clock, waiting=journal.say)
+    try:
+        with SystemWakeups(ledger=ledger.path, handle=supervisors.pidfd) as wakeups:
+            yield World(
+                ledger=ledger,
+                git=Repository.open(cwd, trees=places.trees),
+                panes=Tmux(settings.tmux.socket),
+                supervisors=supervisors,
+                leases=FileLocks(places.state, waiting=journal.say),
+                clock=clock,
+                wakeups=wakeups,
+                host=SystemHost((places.state, places.trees, places.minds)),
+                engines={name: build(os.environ) for name, build in ENGINES.items()},
+                shelf=FileShelf(places.state / "evidence"),
+                exports=Export(places.state),
+                journal=journal,
+                trees=places.trees,
+                read_report=read_report,
+                step_argv=step_argv,
+                allowed=settings.env,
+                memory_floor=settings.memory_floor_bytes,
+                disk_floor=settings.disk_floor_bytes,
+            )
+    finally:
+        ledger.close()
+        journal.close()
+
+
+def step_argv(basin: str, step: str) -> tuple[str, ...]:
+    """The command of a step of the final chain: our own, run by the interpreter that runs us."""
+    return (sys.executable, "-m", "orchconverge", "_step", step, basin)
+
+
+def controller_argv(state: Path, basin: str) -> tuple[str, ...]:
+    """The command that drives a basin in its tmux session."""
+    return (sys.executable, "-m", "orchconverge", "_drive", str(state), basin)

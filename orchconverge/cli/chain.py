@@ -1,0 +1,86 @@
+"""The steps of the final chain, each usable alone, and the report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from orchconverge import bootstrap
+from orchconverge.errors import Refused
+
+
+@click.command(hidden=True)
+@click.argument("name")
+@click.argument("basin")
+def step(name: str, basin: str) -> int:
+    """Run one step of a chain and leave its result where ORCHCONVERGE_STEP_RESULT says: what a controller starts."""
+    return _run(name, basin)
+
+
+def _run(name: str, basin: str) -> int:
+    from orchconverge.app.finalizer import leave_result
+    from orchconverge.app.finalizer import step as run_step
+
+    cwd = Path.cwd()
+    loaded = bootstrap.load(cwd, {})
+    with bootstrap.world(cwd, loaded, screen=False) as world:
+        result = run_step(world, loaded.places.state, name, basin)
+    target = os.environ.get("ORCHCONVERGE_STEP_RESULT")
+    if target:
+        leave_result(Path(target), result)
+    print(f"{name}: {result.status}. {result.detail}")
+    return 1 if result.status == "failed" else 0
+
+
+def _alone(name: str, basin: str | None) -> int:
+    reader = bootstrap.reader(Path.cwd())
+    reader.ledger.catch_up()
+    newest = reader.ledger.state.newest
+    if basin is None and newest is None:
+        raise Refused("no destination in this repository", hint='start one: orchconverge "…"')
+    assert newest is not None or basin is not None
+    return _run(name, basin if basin is not None else newest.id if newest is not None else "")
+
+
+@click.command()
+@click.argument("basin", required=False)
+@click.option("--auto-label", is_flag=True, help="Accepted: labels are always derived.")
+@click.option("--update-description", is_flag=True, help="Accepted: the description is always brought up to date.")
+def pushl(basin: str | None, auto_label: bool, update_description: bool) -> int:
+    """Push the target branch and bring its pull request record up to date."""
+    return _alone("pushl", basin)
+
+
+@click.command()
+@click.argument("basin", required=False)
+@click.option("--focus-correctness", is_flag=True, help="Accepted: correctness is what it is about.")
+def reviewdeep(basin: str | None, focus_correctness: bool) -> int:
+    """Review the change against the written target (not in this version: says so)."""
+    return _alone("reviewdeep", basin)
+
+
+@click.command()
+@click.argument("basin", required=False)
+@click.option("--autonomous", is_flag=True, help="Accepted: it always is.")
+def copilot(basin: str | None, autonomous: bool) -> int:
+    """Work through the comments on the pull request (not in this version: says so)."""
+    return _alone("copilot", basin)
+
+
+@click.command()
+@click.argument("basin", required=False)
+def report(basin: str | None) -> int:
+    """Print the convergence report of a basin as it stands. Writes nothing."""
+    from orchconverge.core.views.report import report as text
+
+    reader = bootstrap.reader(Path.cwd())
+    reader.ledger.catch_up()
+    state, health = reader.ledger.state, reader.ledger.health
+    chosen = basin or (state.newest.id if state.newest is not None else None)
+    if chosen is None or chosen not in state.basins:
+        raise Refused(f"no destination is called {chosen}" if chosen else "no destination in this repository")
+    bad = health.bad + health.illegal
+    print(text(state, chosen, now=reader.clock.now(), seq_from=1, seq_to=health.lines, bad=bad))
+    return 0

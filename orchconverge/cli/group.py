@@ -1,0 +1,77 @@
+"""The command group: each command's module is imported only when it is called, or when help is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from orchconverge import __version__
+from orchconverge.core.views.text import clean
+from orchconverge.errors import INTERRUPTED, USAGE
+
+HOMES = {
+    "run": "run",
+    "resume": "run",
+    "_drive": "run",
+    "status": "status",
+    "wait": "status",
+    "attach": "status",
+    "logs": "status",
+    "stop": "control",
+    "report": "chain",
+    "pushl": "chain",
+    "reviewdeep": "chain",
+    "copilot": "chain",
+    "_step": "chain",
+    "ledger": "ledger",
+    "engines": "ledger",
+}
+"""Command -> the module of this package that has it."""
+
+
+class Lazy(click.Group):
+    """Finds a command by its name in `HOMES`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of `HOMES`, internal ones left out."""
+        return [name for name in HOMES if not name.startswith("_")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module that has the command."""
+        home = HOMES.get(cmd_name)
+        if home is None:
+            return None
+        module = importlib.import_module(f"orchconverge.cli.{home}")
+        found = getattr(module, cmd_name.lstrip("_"))
+        assert isinstance(found, click.Command)
+        return found
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="orchconverge")
+def orchconverge() -> None:
+    r"""Drive a goal to convergence: minds attempt, criteria judge, git keeps.
+
+    \b
+    orchconverge "what should be true when it is done"     start
+    orchconverge --status [--verbose|--json]               look
+    orchconverge --stop [--cleanup]                        stop
+    orchconverge --resume                                  go on
+    """
+
+
+def command(argv: list[str]) -> int:
+    """Run click without letting it leave the process. Returns the exit code."""
+    try:
+        result = orchconverge.main(argv, prog_name="orchconverge", standalone_mode=False)
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        print(f"orchconverge: {clean(error.format_message(), 1000)}", file=sys.stderr)
+        print("  orchconverge --help", file=sys.stderr)
+        return USAGE
+    return result if isinstance(result, int) else 0
