@@ -1,4 +1,7 @@
-"""Replay and fold of a long ledger against a bare msgspec decode of the same lines; and the memory that it takes."""
+"""Replay and fold of a long ledger against a bare msgspec decode of the same lines; and the memory that it takes.
+
+Seconds are of this process's processor time: a busy machine meets both, and there is nothing to wait for.
+"""
 
 from __future__ import annotations
 
@@ -146,21 +149,21 @@ def write(folder: Path, events: int) -> Path:
 def decode(path: Path) -> float:
     """The floor: every line decoded by the one union decoder, and dropped."""
     decoder = msgspec.json.Decoder(e.AnyFact)
-    start = time.perf_counter()
+    start = time.process_time()
     rest = b""
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 decoder.decode(line)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def replay(path: Path, events: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     ledger = FileLedger(path.parent, Wall())
     health = ledger.health
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert (health.lines, health.bad, health.illegal, health.unknown) == (events, 0, 0, 0), health
     ledger.close()
     return seconds

@@ -13,8 +13,10 @@ from orchconverge import whereabouts
 from orchconverge.adapters.host import SystemClock
 from orchconverge.adapters.ledger import FileLedger
 from orchconverge.adapters.locks import FileLocks
+from orchconverge.errors import Refused
 
 if TYPE_CHECKING:
+    from orchconverge.app.finalizer import Closing
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
 
@@ -40,6 +42,14 @@ def clean_environment() -> None:
             del os.environ[name]
 
 
+def here() -> Path:
+    """The current directory. Raises `Refused` when it was removed."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise Refused("the current directory is gone", hint="cd to one that exists") from error
+
+
 def reader(cwd: Path) -> Reader:
     """Open the ledger of the repository around ``cwd`` for reading. Raises `Refused` where there is no repository."""
     repository = whereabouts.required(cwd)
@@ -53,6 +63,16 @@ def load(cwd: Path, flags: Mapping[str, Any]) -> Loaded:
     from orchconverge import config
 
     return config.load(whereabouts.required(cwd), flags=flags)
+
+
+def closing(cwd: Path) -> Closing:
+    """What a step of the final chain needs: no tmux, no scheduler, no settings but those that the run recorded."""
+    from orchconverge.adapters.git import Repository
+    from orchconverge.app.finalizer import Closing
+
+    found = reader(cwd)
+    git = Repository.open(cwd, trees=found.places.trees)
+    return Closing(ledger=found.ledger, git=git, state=found.places.state)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from orchconverge.errors import Refused, Unreadable
 LEAST_SECONDS: Final = 0.2
 """How long a lock is tried at least: a probe holds it for microseconds, and must not look like a holder."""
 TELL_AFTER_SECONDS: Final = 1.0
-BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES: Final = 1 << 16  # what is decoded from it stays in the cache while it is folded
 LONGEST_BYTES: Final = 64 << 20
 _MARK_BYTES: Final = 256
 _TOO_LONG: Final = b"(a line that was too long to be read)\n"
@@ -25,7 +25,7 @@ _ODD: Final = {errno.ELOOP: "a symbolic link", errno.ENXIO: "not a regular file"
 
 
 def own_folder(folder: Path) -> None:
-    """Make ``folder`` and what is missing above it, 0700. Raises `Refused` if it is not a folder of ours, and `OSError`."""
+    """Make ``folder`` and what is missing above it, 0700. Raises `Refused` if it is something else, and `OSError`."""
     try:
         folder.mkdir(0o700)
     except FileNotFoundError:

@@ -69,9 +69,6 @@ __all__ = [
 ]
 
 
-# --- the supervisor of minds, checks and steps -----------------------------------------------------------------------
-
-
 class Spec(Answer, frozen=True, kw_only=True):
     """What a supervisor is told. Times in seconds, sizes in bytes; ``branch`` is checked against the worktree's HEAD."""
 
@@ -126,9 +123,6 @@ class Supervisors(Protocol):
         """The first ``most_bytes`` of a file in the folder of ``name``; ``None`` if it is missing or no regular file."""
 
 
-# --- tmux ------------------------------------------------------------------------------------------------------------
-
-
 class Pane(Answer, frozen=True, kw_only=True):
     """A pane by the ids tmux gave it, e.g. ``$3`` and ``%7``, and the session's name as it is shown."""
 
@@ -148,6 +142,9 @@ class Panes(Protocol):
     def socket_path(self) -> Path:
         """Where the server listens, absolute."""
 
+    def ready(self) -> None:
+        """Raise `orchconverge.errors.Refused` if no session could ever be opened here. Starts nothing."""
+
     def open(self, name: str, argv: Sequence[str]) -> Pane:
         """Run ``argv`` in a new detached session. Raises `SessionExists` and `orchconverge.errors.Failed`."""
 
@@ -159,9 +156,6 @@ class Panes(Protocol):
 
     def attach_command(self, name: str) -> str:
         """The line that attaches, right in any shell."""
-
-
-# --- git -------------------------------------------------------------------------------------------------------------
 
 
 class Git(Protocol):
@@ -243,9 +237,6 @@ class Git(Protocol):
         """A digest of shared config, hooks and attributes: what a mind could change to make our git run its code."""
 
 
-# --- engines ---------------------------------------------------------------------------------------------------------
-
-
 class Brief(Answer, frozen=True, kw_only=True):
     """What an engine needs to start one mind. ``text`` is the whole brief; ``context`` an engine session to continue."""
 
@@ -286,9 +277,6 @@ class Engine(Protocol):
 
     def read(self, log: bytes) -> Outcome:
         """What the output says; tolerant: any bytes give an outcome."""
-
-
-# --- the rest --------------------------------------------------------------------------------------------------------
 
 
 class Health(Answer, frozen=True, kw_only=True):
@@ -391,6 +379,9 @@ class Host(Protocol):
 
     def identity(self) -> tuple[str, Process]:
         """The host's name and this process."""
+
+    def signal(self, process: Process, number: int) -> bool:
+        """Send a signal to exactly this process, whoever has its pid now; false if it does not live. Never raises."""
 
     def random(self) -> str:
         """A fresh id, 32 hex digits."""

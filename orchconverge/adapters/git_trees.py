@@ -14,6 +14,7 @@ from msgspec import Struct
 from orchconverge.adapters.git_process import SLOW_SECONDS, Run
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
+from orchconverge.files import own_folder
 
 OPERATIONS = {
     "rebase-merge": "rebase",
@@ -145,7 +146,7 @@ class Trees:
     def add(self, path: Path, *, branch: str | None, at: Sha) -> None:
         """Add the tree once `stands` has said no: on an existing free ``branch``, or detached at ``at``."""
         place = self.place(path)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(place.parent)
         wanted = ["--detach", "--end-of-options", str(place), at] if branch is None else ["--", str(place), branch]
         for left in reversed(range(RACES)):
             result = self._run(["worktree", "add", "--quiet", *wanted], deadline_seconds=SLOW_SECONDS, check=False)

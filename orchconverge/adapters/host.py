@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchconverge import processes
 from orchconverge.core.values import Process
 from orchconverge.ports import Machine
 
@@ -45,7 +46,11 @@ class SystemHost:
 
     def identity(self) -> tuple[str, Process]:
         """The host's name and this process: boot id, pid, start in ticks since boot."""
-        return platform.node(), me()
+        return platform.node(), processes.me()
+
+    def signal(self, process: Process, number: int) -> bool:
+        """Send a signal to exactly this process; false if it does not live."""
+        return processes.send(process, number)
 
     def random(self) -> str:
         """A random uuid, dashes included, since engines take it as their session's id."""
@@ -54,28 +59,6 @@ class SystemHost:
     def environment(self) -> Mapping[str, str]:
         """The environment as `bootstrap` cleaned it."""
         return dict(os.environ)
-
-
-def me() -> Process:
-    """The running process, so that no other can be taken for it."""
-    return Process(boot=boot_id(), pid=os.getpid(), start=started(os.getpid()) or 0)
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot; empty where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (proc(5), field 22); ``None`` if it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    return int(text[text.rindex(b")") + 2 :].split()[19])
 
 
 def _free(folder: Path) -> int | None:

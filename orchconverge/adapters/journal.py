@@ -10,15 +10,26 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
 from orchconverge.core.views.text import clean
+from orchconverge.errors import Refused
+from orchconverge.files import open_own, own_folder
 
 MOST_BYTES = 4 << 20
 KEPT = 3
 WIDTH = 400
+
+
+class _OwnFile(RotatingFileHandler):
+    """A rotating file that is ours alone: 0600, and never somebody's link."""
+
+    def _open(self) -> TextIOWrapper:
+        fd = open_own(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return TextIOWrapper(os.fdopen(fd, "ab"), encoding=self.encoding, errors=self.errors)
 
 
 class LoggedJournal:
@@ -32,11 +43,9 @@ class LoggedJournal:
         self._performance = folder / "performance.log"
         form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
         handlers: list[logging.Handler] = []
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handlers.append(
-                RotatingFileHandler(folder / "system.log", maxBytes=MOST_BYTES, backupCount=KEPT, encoding="utf-8")
-            )
+        with contextlib.suppress(OSError, Refused):
+            own_folder(folder)
+            handlers.append(_OwnFile(folder / "system.log", maxBytes=MOST_BYTES, backupCount=KEPT, encoding="utf-8"))
         if screen:
             handlers.append(logging.StreamHandler(sys.stderr))
         for handler in handlers:

@@ -25,6 +25,7 @@ from orchconverge.ports import Answer, Clock, Health
 NAME: Final = "ledger.jsonl"
 KEPT: Final = 3
 """How many copies stay in `backups/`."""
+LONG_BLOCKS: Final = 64
 LOCK_SECONDS: Final = 30.0
 """How long an append waits for the ledger's lock, which is held for one append."""
 _HINTS: Final = {
@@ -175,15 +176,17 @@ class FileLedger:
             self._lines.rewind()
             self._replay = Replay()
         self._agree = False  # until all is read: whatever is raised, the next use begins again
-        paused = False
+        collecting, blocks = gc.isenabled(), 0
         try:
-            for number, block in enumerate(self._lines.more()):
-                if number == 1:  # a long one: many small facts come and go, and none of them is a cycle
-                    paused = gc.isenabled()
+            for block in self._lines.more():
+                blocks += 1
+                if blocks == 2:  # a long one: many small facts come and go, and none of them is in a cycle
                     gc.disable()
                 self._replay.feed(block, keep, after=self._handed)
+            if blocks > LONG_BLOCKS:
+                gc.freeze()  # what was folded stays; the collector need not walk through it (0.1 s for 300,000 lines)
         finally:
-            if paused:
+            if collecting:
                 gc.enable()
         self._agree = True
         self._handed = max(self._handed, self._replay.seq)

@@ -7,6 +7,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from orchconverge.errors import Refused
+from orchconverge.files import own_folder
+
 
 class FileShelf:
     """One file an output, named by its sha256."""
@@ -19,9 +22,10 @@ class FileShelf:
         digest = hashlib.sha256(output).hexdigest()
         name = f"{digest[:32]}.log"
         path = self._folder / name
-        with contextlib.suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, Refused):
+            own_folder(self._folder)
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:
+                os.fchmod(fd, 0o600)
                 file.write(output)
         return digest, name

@@ -125,13 +125,17 @@ class Server(libtmux.Server):
         aimed = ("-t", str(options["target"])) if options.get("target") is not None else ()
         return self.run(*self.address, "-f", str(CONFIG), cmd, *aimed, *map(str, args))
 
+    def program(self) -> str:
+        """Where tmux is. Raises `Refused`."""
+        found = shutil.which("tmux", path=self.env.get("PATH"))
+        if found is None:
+            raise Refused("tmux is not installed", hint="type `apt-get install tmux`, or your system's equivalent")
+        return found
+
     def run(self, *args: str) -> Ran:
         """Run tmux with these arguments, within the deadline."""
-        program = shutil.which("tmux", path=self.env.get("PATH"))
-        if program is None:
-            raise Refused("tmux is not installed", hint="type `apt-get install tmux`, or your system's equivalent")
         try:
-            ran = Ran((program, "-u", *args), env=self.env, deadline_seconds=self.deadline_seconds)
+            ran = Ran((self.program(), "-u", *args), env=self.env, deadline_seconds=self.deadline_seconds)
         except subprocess.TimeoutExpired:
             raise Failed(
                 f"tmux did not answer within {self.deadline_seconds:g} s",
@@ -190,6 +194,11 @@ class Tmux:
     def socket_path(self) -> Path:
         """Where the server listens, or would: absolute, as tmux itself derives it."""
         return self._socket_path
+
+    def ready(self) -> None:
+        """Raise `Refused` if there is no tmux, or its socket's path cannot be used. Starts no server."""
+        self._server.program()
+        self._check_socket()
 
     def open(self, name: str, argv: Sequence[str]) -> Pane:
         """Run ``argv`` in a new detached session called ``name``, in ``/``, as the pane's own process.
@@ -277,7 +286,7 @@ class Tmux:
         if size > LONGEST_SOCKET_BYTES:
             raise Refused(
                 f"tmux cannot listen at {self._socket_path}: {size} bytes, and {LONGEST_SOCKET_BYTES} is the most",
-                hint="set `tmux.socket` to a short absolute path, e.g. /tmp/orchconverge-$USER/tmux, or TMUX_TMPDIR",
+                hint="set TMUX_TMPDIR to a short path, or take it out of the environment: then it is /tmp",
             )
         if self._server.address[0] == "-S":
             try:

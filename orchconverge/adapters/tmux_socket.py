@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 from pathlib import Path
 
 CONNECT_SECONDS = 0.5
@@ -17,6 +16,8 @@ def attach_line(path: str | Path, name: str) -> str:
 
 def answers(path: str | Path) -> bool | None:
     """Whether a server listens there. ``None`` if it cannot be told."""
+    import socket  # 3 ms, and only while a run is open
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(CONNECT_SECONDS)
         try:

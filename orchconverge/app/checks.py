@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from orchconverge.app.environment import allowed
 from orchconverge.app.trees import SetupFailed, Trees
 from orchconverge.app.world import World, check_name
 from orchconverge.core.flags import matches
-from orchconverge.core.seen import Absent, Ended, Exit, Key, Lost
+from orchconverge.core.seen import Absent, Ended, Exit, Key, Lost, Running, Starting, Unknown
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.target import FROM_GIT, Criterion, Sha
 from orchconverge.core.testids import passed_ids
@@ -21,6 +22,7 @@ MOST_OUTPUT = 8 << 20
 MOST_JUNIT = 32 << 20
 EXCERPT = 2048
 LOST_AT_MOST = 3
+UNSURE_AT_MOST = 3
 
 
 class Checks:
@@ -32,6 +34,8 @@ class Checks:
         self.answers: dict[Key, Evidence] = {}
         self.awaited: dict[Key, tuple[str, Sha]] = {}
         self.lost: dict[str, int] = {}
+        self.swept: set[str] = set()
+        self.unsure: dict[str, int] = {}
 
     def ask(self, basin: Basin, run: Run, key: Key, commit: Sha) -> bool:
         """Start a check, or find it running or ended. True if it is answered already."""
@@ -74,8 +78,6 @@ class Checks:
         supervisors = self.world.supervisors
         if key.place == "here":
             cwd, awaited = Path(run.settings.checkout), ""
-            before = self.world.git.checkout(cwd)
-            supervisors.put(name, "before", "\0".join(before.untracked).encode("utf-8", "surrogateescape"))
         else:
             cwd, awaited = self.trees.for_tree(key.tree, commit, setup=run.settings.setup)
         if awaited:
@@ -85,7 +87,9 @@ class Checks:
         env = allowed(self.world.host.environment(), also=self.world.allowed)
         env["ORCHCONVERGE_JUNIT"] = str(folder / "junit.xml")
         if criterion.kind == "tests":
-            env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --junitxml={folder / 'junit.xml'}".strip()
+            env["PYTEST_ADDOPTS"] = (
+                f"{env.get('PYTEST_ADDOPTS', '')} --junitxml={shlex.quote(str(folder / 'junit.xml'))}".strip()
+            )
         spec = Spec(
             name=name,
             cwd=cwd,
@@ -93,7 +97,11 @@ class Checks:
             env=env,
             deadline_seconds=criterion.deadline,
         )
-        supervisors.launch(supervisors.prepare(spec))
+        argv = supervisors.prepare(spec)
+        if key.place == "here":
+            before = self.world.git.checkout(cwd).untracked
+            supervisors.put(name, "before", "\0".join(before).encode("utf-8", "surrogateescape"))
+        supervisors.launch(argv)
         self.world.journal.say(f"checks {criterion.name} on {key.tree:.8} ({key.place})")
 
     def _evidence(self, run: Run, criterion: Criterion, key: Key, name: str, found: Exit) -> Evidence:
@@ -107,6 +115,8 @@ class Checks:
             met, excerpt = "error", excerpt or found.error
         if found.reason in ("deadline", "killed"):
             excerpt = f"{excerpt}\n[{found.reason} after {found.seconds:.0f} s]"
+        if key.place == "here" and self._moved(run, key):
+            met, excerpt = "error", f"another commit was checked out while it ran\n{excerpt}"
         passed: tuple[str, ...] = ()
         if criterion.kind == "tests":
             passed = passed_ids(supervisors.get(name, "junit.xml", most_bytes=MOST_JUNIT), text)
@@ -125,6 +135,11 @@ class Checks:
             dirtied=self._dirtied(run, key, name),
         )
 
+    def _moved(self, run: Run, key: Key) -> bool:
+        """Whether the caller's directory no longer has the tree checked out that the check was asked about."""
+        head = self.world.git.checkout(Path(run.settings.checkout)).head
+        return head is None or self.world.git.tree_of(head) != key.tree
+
     def _dirtied(self, run: Run, key: Key, name: str) -> tuple[str, ...]:
         """Untracked paths that appeared in the caller's directory while a check ran."""
         before = self.world.supervisors.get(name, "before")
@@ -137,6 +152,8 @@ class Checks:
     def _from_git(self, basin: Basin, run: Run, criterion: Criterion, key: Key, commit: Sha) -> Evidence:
         """Kinds that git answers: `changed`, `mergeable`, `docs`."""
         git, base = self.world.git, Sha(run.settings.base)
+        if git.tree_of(commit) != key.tree:  # a graft that is not committed yet: asked of a commit that no ref has
+            commit = git.commit_tree(key.tree, parent=commit, message=f"a tree of {basin.id} that is checked")
         met: Met = "yes"
         excerpt = ""
         if criterion.kind == "mergeable":
@@ -162,7 +179,25 @@ class Checks:
         """What is awaited, by supervised name."""
         return [name for name, _ in self.awaited.values()]
 
+    def alive(self) -> bool:
+        """Whether a check or setup of this basin may still run, those included that a lost controller started."""
+        return any(self._may_run(name) for name in self._all())
+
     def end(self) -> None:
-        """End the checks that run."""
-        for name in self.names():
+        """End the checks and setups that run, and what is left of those whose supervisor was killed."""
+        for name in self._all():
             self.world.supervisors.stop(name)
+            if isinstance(self.world.supervisors.probe(name), Lost) and name not in self.swept:
+                self.world.supervisors.kill(name)
+                self.swept.add(name)
+
+    def _all(self) -> list[str]:
+        found = self.world.supervisors.found
+        return [*found(f"checks/{self.trees.basin}."), *found(f"setups/{self.trees.basin}.")]
+
+    def _may_run(self, name: str) -> bool:
+        """An answer that could not be had is asked for again, but a damaged folder holds nobody up for ever."""
+        probe = self.world.supervisors.probe(name)
+        if isinstance(probe, Unknown):
+            self.unsure[name] = self.unsure.get(name, 0) + 1
+        return isinstance(probe, Running | Starting) or self.unsure.get(name, UNSURE_AT_MOST) < UNSURE_AT_MOST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +39,12 @@ def named(world: World, name: str | None, *, verb: str, wanted: Callable[[Basin]
     return found[0]
 
 
+def unfinished(basin: Basin) -> bool:
+    """Whether a resume has something to do: an open basin, or a converged one whose run or final steps are not over."""
+    left = not basin.chain.stale and basin.run is not None and set(basin.run.settings.chain) - set(basin.chain.names)
+    return basin.phase == "open" or (basin.phase == "converged" and bool(basin.running is not None or left))
+
+
 # --- stop ------------------------------------------------------------------------------------------------------------
 
 
@@ -67,12 +72,12 @@ def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
         world.ledger.append(RunStopRequested(basin=name, cleanup=cleanup), writer="cli")
     how = "stopped"
     if world.leases.held(f"lease/{name}"):
-        _signal(run.controller, signal.SIGTERM)
+        _signal(world, run.controller, signal.SIGTERM)
         if not until(world, lambda: over() and gone(), seconds=GRACEFUL):
             how = "did not stop by itself and was ended"
             _end_processes(world, name)
             if not until(world, lambda: over() and gone(), seconds=AFTER_TERM):
-                _signal(run.controller, signal.SIGKILL)
+                _signal(world, run.controller, signal.SIGKILL)
                 until(world, gone, seconds=AFTER_KILL)
     if not over():
         _record_the_end(world, name)
@@ -80,23 +85,9 @@ def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
     return f"{name} {how}"
 
 
-def _signal(controller: ControllerId, number: signal.Signals) -> None:
-    """Signal exactly the process that wrote `run.started`, by a handle whose start time is compared after it is held."""
-    from orchconverge.adapters.host import boot_id, started
-
-    if controller.boot != boot_id():
-        return
-    try:
-        handle = os.pidfd_open(controller.pid)
-    except OSError:
-        return
-    try:
-        if started(controller.pid) == controller.start:
-            signal.pidfd_send_signal(handle, number)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+def _signal(world: World, controller: ControllerId, number: int) -> None:
+    """Signal exactly the process that wrote `run.started`."""
+    world.host.signal(Process(boot=controller.boot, pid=controller.pid, start=controller.start), number)
 
 
 def supervised(world: World, name: str) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from orchconverge.app.steps import Steps
 from orchconverge.app.trees import Trees
 from orchconverge.app.world import World, mind_name
 from orchconverge.core import actions as a
-from orchconverge.core.events import AnyFact, AttemptEnded, BasinChecked, BranchFailed
+from orchconverge.core.events import AnyFact, AttemptEnded, BasinChecked, BranchFailed, RunWaiting
 from orchconverge.core.policy import decide
 from orchconverge.core.projection import export
-from orchconverge.core.seen import Ended, MindEnd, Now, Probe, Seen, TargetSeen, Work
+from orchconverge.core.seen import Absent, Ended, MindEnd, Now, Probe, Seen, TargetSeen, Work
 from orchconverge.core.state import Basin, Branch, Phase, Run
 from orchconverge.core.values import Writer, storable
 from orchconverge.errors import Failed, Illegal, NotDurable, Refused
@@ -25,7 +27,10 @@ from orchconverge.errors import Failed, Illegal, NotDurable, Refused
 EXPORT_EVERY = 1.0
 FLOOR = 30.0
 """Seconds after which the controller looks again, whatever happens."""
-RETRY_WRITE = 5.0
+RETRY = 5.0
+RETRY_LATER = 300.0
+TROUBLES_AT_MOST = 6
+"""Turns in a row in which something outside failed, before the run waits `RETRY_LATER` seconds and says what for."""
 ILLEGAL_AT_MOST = 5
 START_AT_MOST = 3
 
@@ -49,6 +54,7 @@ class Controller:
         self.awaited: dict[str, str] = {}
         self.starts: dict[str, int] = {}
         self.illegal = 0
+        self.troubles = 0
         self.exported = float("-inf")
         self.seq = 0
         self.finished = False
@@ -75,31 +81,59 @@ class Controller:
 
     def run(self) -> None:
         """Look, decide, act, append, until the run is over. Raises nothing that the ledger could not explain."""
-        self.fingerprint = self.world.git.fingerprint()
-        self.grafts.find(self.world.ledger.state, self.basin)
         while not self.finished:
-            self.world.ledger.catch_up()
-            self.active.tick(waiting=self.record.waiting is not None if self.basin.running else True)
-            self.checks.poll(self.basin, self.record)
-            self.wake = None
-            state, seen, now = self.world.ledger.state, self.look(), self.now()
-            fresh = False
+            fresh, self.wake = False, None
             try:
-                for action in decide(state, seen, now):
-                    fresh = self.perform[type(action)](action) or fresh
+                self._begin()
+                fresh = self._turn()
+                self.troubles = 0
             except NotDurable as error:
-                self.world.journal.say(f"{error.message}. Nothing is acknowledged; trying again")
-                self.wake = self.world.clock.monotonic() + RETRY_WRITE
+                self._again(f"{error.message}. Nothing is acknowledged")
             except Illegal as error:
                 self._overtaken(error)
                 fresh = True
+            except (Failed, Refused, OSError) as error:
+                self._troubled(error)
             if not fresh and not self.finished:
                 self._wait()
+
+    def _begin(self) -> None:
+        """Once: what git looks like before anything runs, and what a lost controller left half done."""
+        if not self.fingerprint:
+            self.grafts.find(self.world.ledger.state, self.basin)
+            self.trees.remove_settled(self.world.ledger.state)
+            self.fingerprint = self.world.git.fingerprint()
+
+    def _turn(self) -> bool:
+        """Look, decide and act once. True if there is something new to decide on."""
+        fresh = False
+        self.world.ledger.catch_up()
+        self.active.tick(waiting=self.record.waiting is not None if self.basin.running else True)
+        self.checks.poll(self.basin, self.record)
+        for action in decide(self.world.ledger.state, self.look(), self.now()):
+            fresh = self.perform[type(action)](action) or fresh
+        return fresh
+
+    def _again(self, why: str) -> None:
+        self.world.journal.say(f"{why}; trying again")
+        self.wake = self.world.clock.monotonic() + RETRY
+
+    def _troubled(self, error: Failed | Refused | OSError) -> None:
+        """Git, tmux or the disk did not do what was asked: try again soon, and if that does not help, wait and say so."""
+        self.troubles += 1
+        self.target = None
+        why = str(error)
+        self._again(why)
+        if self.troubles >= TROUBLES_AT_MOST and self.basin.running is not None and self.record.waiting is None:
+            until = self.world.clock.now() + timedelta(seconds=RETRY_LATER)
+            self.troubles = 0
+            with suppress(NotDurable, Illegal):
+                self.write(RunWaiting(basin=self.name, reason="blocked", text=why or type(error).__name__, until=until))
 
     def _wait(self) -> None:
         """Until something under way ends, somebody appends, a signal comes, or time is due. A floor wakes us anyway."""
         until = self.world.clock.monotonic() + FLOOR
-        self.target = None if self.record.waiting is not None else self.target
+        self.target = None
         self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
 
     def _under_way(self) -> list[str]:
@@ -164,8 +198,12 @@ class Controller:
             memory_floor=self.world.memory_floor,
             disk_floor=self.world.disk_floor,
             fingerprint=self.fingerprint,
+            checking=self.checks.alive() if self.basin.running and self._ending() else False,
             stopping=self.world.wakeups.stopping(),
         )
+
+    def _ending(self) -> bool:
+        return self.record.stop_requested or self.basin.phase == "killed"
 
     def _probes(self, basin: Basin) -> dict[str, Probe]:
         if basin.attempt is None:
@@ -187,6 +225,8 @@ class Controller:
         self.illegal = 0
         self.target = None
         self.world.journal.say(told(written))
+        if isinstance(written, RunWaiting):
+            self.grafts.obstacle = ""
         if isinstance(written, AttemptEnded | BasinChecked):
             self._measure(written)
         self.seq = written.seq
@@ -241,13 +281,18 @@ class Controller:
         except (Failed, Refused) as error:
             tries = self.starts[branch.id] = self.starts.get(branch.id, 0) + 1
             self.world.journal.say(f"{branch.id} could not be started: {error.message}")
-            if isinstance(error, Refused) or tries >= START_AT_MOST:
+            if (isinstance(error, Refused) or tries >= START_AT_MOST) and self._withdrawn(mind_name(branch.id)):
                 self.write(BranchFailed(basin=branch.basin, branch=branch.id, reason=error.message))
             return True
         self.awaited.pop(branch.id, None)
         if awaited:
             self.awaited[branch.id] = awaited
         return False
+
+    def _withdrawn(self, name: str) -> bool:
+        """Take a start back. False if it came through after all: a call that failed may have done what it was asked."""
+        self.world.supervisors.stop(name)
+        return isinstance(self.world.supervisors.probe(name), Absent)
 
     def _read_mind(self, action: a.ReadMind) -> bool:
         state, branch = self.world.ledger.state, self._branch(action.branch)
@@ -281,7 +326,7 @@ class Controller:
         branch = self._branch(action.branch)
         session = self.minds.session(branch.id)
         if session:
-            self.world.panes.close(session)
+            close_session(self.world, session)
         self.trees.remove_mind(branch)
         self.trees.remove_checked()
         return False
@@ -300,10 +345,19 @@ class Controller:
 
     def _finish(self, action: a.Finish) -> bool:
         self.finished = True
+        self.checks.end()
         self.trees.remove_checked()
         if self.seq:
             self.export(seq=self.seq, now=True)
         return False
+
+
+def close_session(world: World, session: str) -> None:
+    """Close a tmux session; one that cannot be closed now is said, and ends with its process."""
+    try:
+        world.panes.close(session)
+    except Failed as error:
+        world.journal.say(f"the session {session} was not closed: {error.message}")
 
 
 def told(fact: AnyFact) -> str:

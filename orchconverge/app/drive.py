@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchconverge.app.controller import Controller
+from orchconverge.app.controller import Controller, close_session
 from orchconverge.app.world import World
 from orchconverge.core.events import RunStarted
 from orchconverge.core.state import UNSETTLED
@@ -19,7 +19,6 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
     if lease is None:
         raise Failed(f"another controller drives {basin}", hint="orchconverge status")
     try:
-        world.ledger.catch_up()
         host, me = world.host.identity()
         record = world.ledger.state.basins[basin]
         open_run = record.running
@@ -56,4 +55,4 @@ def close_sessions(world: World, basin: str) -> None:
     """Close the tmux sessions of minds that are settled."""
     for branch in world.ledger.state.branches_of(basin):
         if branch.session and branch.phase not in UNSETTLED:
-            world.panes.close(branch.session)
+            close_session(world, branch.session)

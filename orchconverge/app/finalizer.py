@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from orchconverge.app.world import World
+from orchconverge.core.events import AnyFact
 from orchconverge.core.seen import StepResult
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.target import Sha, slug
 from orchconverge.core.views import pull_request
 from orchconverge.core.views.report import report
 from orchconverge.errors import Failed, OrchConvergeError, Refused
+from orchconverge.files import own_folder
+from orchconverge.ports import Git, Ledger
 
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """What a step needs of the outside: far less than a controller, so that it starts fast. ``state`` is our folder."""
+
+    ledger: Ledger
+    git: Git
+    state: Path
+
+
+Step = Callable[[Closing, Basin, Run, Sequence[AnyFact]], StepResult]
 REPORTS = "docs/convergence-reports"
 
 
-def pushl(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
+def pushl(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact]) -> StepResult:
     """Push the target to its remote with a fixed refspec, never forced; keep a pull request record and a bundle."""
-    git, settings = world.git, run.settings
+    git, settings = closing.git, run.settings
     head = git.resolve(f"refs/heads/{basin.target}")
     if head is None:
         return StepResult(status="failed", detail=f"the branch {basin.target} is gone")
-    record = _record(world, state, basin, settings.base, head)
+    record = _record(closing, basin, settings.base, head)
     if settings.remote not in git.remotes():
         return StepResult(status="skipped", detail=f"no remote called {settings.remote}; {record}", commit=head)
     if basin.target == git.default_branch(settings.remote):
@@ -43,11 +57,11 @@ def pushl(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
     return StepResult(status="done", detail=detail, commit=head)
 
 
-def _record(world: World, state: Path, basin: Basin, base: str, head: Sha) -> str:
+def _record(closing: Closing, basin: Basin, base: str, head: Sha) -> str:
     """Write the pull request record and the bundle into ``pr/``; says what there is."""
-    folder = state / "pr"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    work = world.git.work(Sha(base), head)
+    folder = closing.state / "pr"
+    own_folder(folder)
+    work = closing.git.work(Sha(base), head)
     document = {
         "basin": basin.id,
         "head": head,
@@ -60,16 +74,18 @@ def _record(world: World, state: Path, basin: Basin, base: str, head: Sha) -> st
     if not work.commits:
         return f"the pull request record is pr/{basin.id}.json"
     try:
-        world.git.bundle(folder / f"{basin.id}.bundle", Sha(base), basin.target)
+        bundle = folder / f"{basin.id}.bundle"
+        closing.git.bundle(bundle, Sha(base), basin.target)
+        bundle.chmod(0o600)
     except Failed as error:
         return f"the pull request record is pr/{basin.id}.json (no bundle: {error.message})"
     return f"the pull request record is pr/{basin.id}.json, with a bundle beside it"
 
 
-def unbuilt(what: str) -> Callable[[World, Path, Basin, Run], StepResult]:
+def unbuilt(what: str) -> Step:
     """A step that this version does not have: skipped, with its reason, and the chain goes on."""
 
-    def skip(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
+    def skip(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact]) -> StepResult:
         return StepResult(
             status="skipped", detail=f"{what} needs engines that review, which this version does not have"
         )
@@ -77,23 +93,33 @@ def unbuilt(what: str) -> Callable[[World, Path, Basin, Run], StepResult]:
     return skip
 
 
-def write_report(world: World, state: Path, basin: Basin, run: Run) -> StepResult:
-    """Write the convergence report: committed alone on the target and pushed, or as a file, or in the state directory."""
-    now = basin.active_at or datetime.now(UTC)
-    stamp = int((run.started or now).timestamp())
-    name = f"{slug(basin.target.replace('/', '-'), longest=80)}-{stamp}.md"
-    health = world.ledger.health
-    text = report(
-        world.ledger.state,
+def told(closing: Closing, basin: Basin, *, facts: Sequence[AnyFact], now: datetime) -> str:
+    """The report of a basin as it stands, from the ledger and what git says was committed."""
+    git, health = closing.git, closing.ledger.health
+    head = git.resolve(f"refs/heads/{basin.target}")
+    base = Sha(basin.run.settings.base) if basin.run is not None else None
+    commits = git.work(base, head).commits if head is not None and base is not None and base != head else ()
+    return report(
+        closing.ledger.state,
         basin.id,
         now=now,
         seq_from=1,
         seq_to=health.lines,
         bad=health.bad + health.illegal,
+        commits=commits,
+        facts=facts,
     )
+
+
+def write_report(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact]) -> StepResult:
+    """Write the convergence report: committed alone on the target and pushed, or as a file, or in the state directory."""
+    now = basin.active_at or datetime.now(UTC)
+    stamp = int((run.started or now).timestamp())
+    name = f"{slug(basin.target.replace('/', '-'), longest=80)}-{stamp}.md"
+    text = told(closing, basin, facts=facts, now=now)
     if run.settings.report == "state":
-        path = state / "reports" / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = closing.state / "reports" / name
+        own_folder(path.parent)
         _write(path, text.encode())
         return StepResult(status="done", detail="kept in the state directory", path=str(path))
     inside = f"{REPORTS}/{name}"
@@ -102,11 +128,11 @@ def write_report(world: World, state: Path, basin: Basin, run: Run) -> StepResul
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, text.encode(), mode=0o644)
         return StepResult(status="done", detail="written, not committed", path=inside)
-    return _commit_report(world, basin, run, inside, text)
+    return _commit_report(closing, basin, run, inside, text)
 
 
-def _commit_report(world: World, basin: Basin, run: Run, inside: str, text: str) -> StepResult:
-    git, remote = world.git, run.settings.remote
+def _commit_report(closing: Closing, basin: Basin, run: Run, inside: str, text: str) -> StepResult:
+    git, remote = closing.git, run.settings.remote
     try:
         commit = git.commit_file(basin.target, inside, text, f"docs: convergence report of {basin.id}")
     except Refused as refused:
@@ -128,7 +154,7 @@ def _write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     draft.replace(path)
 
 
-STEPS: Mapping[str, Callable[[World, Path, Basin, Run], StepResult]] = {
+STEPS: Mapping[str, Step] = {
     "pushl": pushl,
     "reviewdeep": unbuilt("reviewdeep"),
     "copilot": unbuilt("copilot"),
@@ -136,14 +162,14 @@ STEPS: Mapping[str, Callable[[World, Path, Basin, Run], StepResult]] = {
 }
 
 
-def step(world: World, state: Path, name: str, basin: str) -> StepResult:
+def step(closing: Closing, name: str, basin: str) -> StepResult:
     """Run one step for a basin. Every trouble becomes a failed step that says so: the chain goes on."""
-    world.ledger.catch_up()
-    record = world.ledger.state.basins.get(basin)
+    facts = closing.ledger.catch_up()
+    record = closing.ledger.state.basins.get(basin)
     if record is None or record.run is None:
         return StepResult(status="failed", detail=f"{basin} was never run")
     try:
-        return STEPS[name](world, state, record, record.run)
+        return STEPS[name](closing, record, record.run, facts)
     except OrchConvergeError as error:
         return StepResult(status="failed", detail=error.message)
     except OSError as error:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from orchconverge.core.values import Limits, Settings
 from orchconverge.errors import Failed
+from orchconverge.files import own_folder
 
 
 class Handover(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ def path_of(state: Path, basin: str) -> Path:
 def write(state: Path, basin: str, handover: Handover) -> None:
     """Leave the handover for the controller."""
     path = path_of(state, basin)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder(path.parent)
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:

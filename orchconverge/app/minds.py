@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from orchconverge.app.environment import allowed
@@ -22,6 +21,8 @@ from orchconverge.ports import Brief, Checkout, Launch, Outcome, SessionExists, 
 
 MOST_LOG = 64 << 20
 MOST_REPORT = 64 << 10
+BEFORE = "before"
+"""The file of a mind's folder with the paths that were uncommitted when it began, NUL between them."""
 
 
 class Minds:
@@ -46,11 +47,12 @@ class Minds:
         supervisors, name = self.world.supervisors, mind_name(branch.id)
         folder = supervisors.folder(name)
         report_path = folder / "report.json"
-        text = brief(state, basin, branch, report_path=str(report_path))
-        text_path = supervisors.put(name, "brief.md", text.encode("utf-8", "surrogateescape"))
-        if supervisors.get(name, "before.json") is None:
+        if supervisors.get(name, BEFORE) is None:
             before = self.world.git.checkout(Path(branch.worktree))
-            supervisors.put(name, "before.json", msgspec.json.encode([*before.dirty, *before.untracked]))
+            paths = "\0".join((*before.dirty, *before.untracked))
+            supervisors.put(name, BEFORE, paths.encode("utf-8", "surrogateescape"))
+        text = brief(state, basin, branch, report_path=str(report_path), theirs=self._theirs(state, branch))
+        text_path = supervisors.put(name, "brief.md", text.encode("utf-8", "surrogateescape"))
         context, resume = self._context(state, basin, branch)
         engine = self.world.engines[branch.engine]
         prepared = Brief(
@@ -111,15 +113,13 @@ class Minds:
     def _environment(
         self, branch: Branch, variables: tuple[str, ...], launch: Launch, prepared: Brief
     ) -> Mapping[str, str]:
-        private = prepared.folder / "tmux"
-        private.mkdir(mode=0o700, exist_ok=True)
         return {
             **allowed(self.world.host.environment(), also=(*variables, *self.world.allowed)),
             **launch.env,
             "ORCHCONVERGE_BRIEF": str(prepared.text_path),
             "ORCHCONVERGE_REPORT": str(prepared.report_path),
             "GIT_REFLOG_ACTION": marker(branch.id),
-            "TMUX_TMPDIR": str(private),
+            "TMUX_TMPDIR": str(prepared.folder),  # 0700 and its own: a mind's tmux never meets ours
         }
 
     def read(self, state: State, branch: Branch) -> MindEnd:
@@ -134,11 +134,26 @@ class Minds:
         if not here and checkout is not None and checkout.head is not None:
             head = checkout.head
         git.keep(branch.id, head)
+        if here and checkout is not None and checkout.branch is None and checkout.head not in (None, head):
+            git.keep(f"{branch.id}-detached", checkout.head)
         leftovers = self._leftovers(name, checkout)
         if leftovers:
             git.snapshot(path, f"{branch.id}-leftovers")
         strangers = self._strangers(branch, head) if here else ()
-        return MindEnd(outcome=outcome, report=report, head=head, leftovers=leftovers, strangers=strangers)
+        stands = checkout is not None and (checkout.branch, checkout.head, checkout.dirty) == (
+            branch.git_branch,
+            head,
+            (),
+        )
+        return MindEnd(
+            outcome=outcome,
+            report=report,
+            head=head,
+            stands=stands,
+            leftovers=leftovers,
+            strangers=strangers,
+            theirs=self._theirs(state, branch),
+        )
 
     def _checkout(self, path: Path) -> Checkout | None:
         try:
@@ -173,9 +188,21 @@ class Minds:
         """What is uncommitted now and was not before the mind began."""
         if checkout is None:
             return ()
-        before = self.world.supervisors.get(name, "before.json")
-        known = set(msgspec.json.decode(before)) if before else set()
+        known = set(self._before(name))
         return tuple(p for p in (*checkout.dirty, *checkout.untracked) if p not in known)
+
+    def _theirs(self, state: State, branch: Branch) -> tuple[str, ...]:
+        """What is a person's of the uncommitted: it lay here before the first mind of the pursuit, so no mind left it."""
+        if branch.place != "here":
+            return ()
+        first = next(b for b in state.branches_of(branch.basin) if b.place == "here")
+        now = set(self._before(mind_name(branch.id)))
+        return tuple(path for path in self._before(mind_name(first.id)) if path in now)
+
+    def _before(self, name: str) -> list[str]:
+        """The paths that were uncommitted when a mind began."""
+        data = self.world.supervisors.get(name, BEFORE, most_bytes=MOST_LOG) or b""
+        return data.decode("utf-8", "surrogateescape").split("\0") if data else []
 
     def _strangers(self, branch: Branch, head: Sha) -> tuple[Commit, ...]:
         """Commits that came onto the target meanwhile and were made by no mind, by the mark in the reflog."""

@@ -87,9 +87,9 @@ def declare(world: World, request: Request, *, cwd: Path) -> Declared:
     goal = request.goal
     if not goal.strip():
         raise Refused("the goal is blank", hint='say what should be true when it is done: orchconverge "…"')
-    for text in (goal, *(c.command for c in request.criteria), *request.approaches):
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            raise Refused("what was given is not UTF-8", hint="iconv -t UTF-8 turns it into that; or use --goal-file")
+    script = str((cwd / request.script).resolve()) if request.script else ""
+    if not _storable(goal, *(c.command for c in request.criteria), *request.approaches, *request.argv, script):
+        raise Refused("what was given is not UTF-8", hint="iconv -t UTF-8 turns it into that; or use --goal-file")
     if "\0" in goal:
         raise Refused("the goal holds a NUL byte", hint="take it out; everything else is kept byte for byte")
     checkout = world.git.checkout(world.git.root)
@@ -104,14 +104,25 @@ def declare(world: World, request: Request, *, cwd: Path) -> Declared:
     head = world.git.resolve("HEAD") if new else world.git.resolve(f"refs/heads/{target}")
     if head is None:
         raise Refused(f"there is no branch {target}", hint="git branch lists what there is; `--into` names one of them")
+    for what, stored in (("this repository", world.git.root), ("our worktrees", world.trees), ("the branch", target)):
+        if not _storable(str(stored)):
+            raise Refused(
+                f"the name of {what} is not UTF-8: {stored}", hint="rename it: the ledger and briefs are UTF-8"
+            )
+    world.panes.ready()
     default = world.git.default_branch(request.remote)
-    settings = _settings(world, request, cwd=cwd, place=place, base=head, onto=default or "")
+    settings = _settings(world, request, script=script, place=place, base=head, onto=default or "")
     _one_in_place(world, settings)
     basin = _declare(world, request, title=title, name=name, target=target, fixed=not new)
     settled = target if not new or basin == name else f"orchconverge/{basin}"
     if new:
         world.git.create_branch(settled, head)
     return Declared(basin=basin, target=settled, settings=settings, limits=limits(request))
+
+
+def _storable(*texts: str) -> bool:
+    """Whether the texts can be stored: what was no UTF-8 outside came in as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for text in texts for char in text)
 
 
 def _title(goal: str) -> str:
@@ -123,7 +134,9 @@ def _target(world: World, request: Request, checkout: Checkout, name: str) -> tu
     """The target branch and whether it is still to be made: `--into`, else the current one, else one of the goal's own."""
     if request.into is not None:
         if world.git.resolve(f"refs/heads/{request.into}") is None:
-            raise Refused(f"there is no branch {request.into}", hint=f"git branch {request.into}, or leave out --into")
+            raise Refused(
+                f"there is no branch {request.into!r}", hint="git branch lists what there is; or leave out --into"
+            )
         return request.into, False
     default = world.git.default_branch(request.remote)
     if checkout.branch is None or checkout.branch == default:
@@ -155,7 +168,7 @@ def _dirty(checkout: Checkout) -> Refused:
 
 
 def _settings(
-    world: World, request: Request, *, cwd: Path, place: Literal["here", "fresh"], base: str, onto: str
+    world: World, request: Request, *, script: str, place: Literal["here", "fresh"], base: str, onto: str
 ) -> Settings:
     return Settings(
         checkout=str(world.git.root),
@@ -163,7 +176,7 @@ def _settings(
         engines=request.engines,
         interval=request.interval,
         argv=request.argv,
-        script=str((cwd / request.script).resolve()) if request.script else "",
+        script=script,
         minds=request.minds,
         approaches=request.approaches,
         attemptSeconds=request.attempt_seconds,

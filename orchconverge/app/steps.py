@@ -8,7 +8,7 @@ import msgspec
 
 from orchconverge.app.environment import for_steps
 from orchconverge.app.world import World, step_name
-from orchconverge.core.seen import Ended, Probe, StepResult
+from orchconverge.core.seen import Ended, Lost, Probe, StepResult
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.views.text import tail
 from orchconverge.ports import Spec
@@ -31,6 +31,8 @@ class Steps:
     def start(self, basin: Basin, run: Run, number: int, step: str) -> None:
         """Start a step that is recorded as started. One whose supervisor was lost is started again: each looks first."""
         supervisors, name = self.world.supervisors, step_name(basin.id, number, step)
+        if isinstance(supervisors.probe(name), Lost):
+            supervisors.kill(name)
         result = supervisors.folder(name) / RESULT
         env = for_steps(self.world.host.environment())
         env["ORCHCONVERGE_STEP_RESULT"] = str(result)

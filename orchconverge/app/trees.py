@@ -7,9 +7,9 @@ from pathlib import Path
 from orchconverge.app.environment import allowed
 from orchconverge.app.world import World, setup_name
 from orchconverge.core.seen import Absent, Ended, Lost
-from orchconverge.core.state import Branch
+from orchconverge.core.state import Branch, State
 from orchconverge.core.target import Sha
-from orchconverge.errors import Failed
+from orchconverge.errors import Failed, Refused
 from orchconverge.ports import Spec
 
 SPAWN_WAIT = 60.0
@@ -35,7 +35,7 @@ class Trees:
 
     def for_tree(self, tree: Sha, commit: Sha, *, setup: str) -> tuple[Path, str]:
         """A tree to run criteria in, and the name of the setup that still runs, or an empty string."""
-        path = self.holding.get(tree) or self.world.trees / f"t-{self.basin}.{tree[:16]}"
+        path = self.holding.get(tree) or self.world.trees / f"t-{self.basin}.{commit[:16]}"
         if tree in self.holding:
             return path, self._set_up(path, setup)
         awaited = self._make(path, branch=None, at=commit, setup=setup)
@@ -69,6 +69,8 @@ class Trees:
                 return ""
             output = supervisors.log(name, most_bytes=2048).decode("utf-8", "replace")
             raise SetupFailed(f"setup failed in a fresh tree (exit {probe.exit.code}): {output[-500:]}")
+        if isinstance(probe, Lost):
+            supervisors.kill(name)
         if isinstance(probe, Absent | Lost):
             spec = Spec(
                 name=name,
@@ -85,6 +87,14 @@ class Trees:
         if branch.place == "fresh":
             self._remove(Path(branch.worktree))
 
+    def remove_settled(self, state: State) -> None:
+        """Remove what a lost controller had no time to: the worktrees of minds whose attempt is over."""
+        attempt = state.basins[self.basin].attempt
+        running = attempt.branches if attempt is not None else ()
+        for branch in state.branches_of(self.basin):
+            if branch.id not in running and Path(branch.worktree).is_dir():
+                self.remove_mind(branch)
+
     def remove_checked(self) -> None:
         """Remove the throwaway trees of this basin."""
         if not self.world.trees.is_dir():
@@ -98,5 +108,5 @@ class Trees:
         self.ready.discard(path)
         try:
             self.world.git.remove_worktree(path)
-        except Failed as error:
+        except (Failed, Refused) as error:
             self.world.journal.say(f"kept {path.name}: {error.message}")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
-from orchconverge.errors import INTERNAL, INTERRUPTED, OrchConvergeError
+from orchconverge.errors import INTERNAL, INTERRUPTED, OrchConvergeError, Refused
 
 COMMANDS = (
     "run status stop resume wait attach logs report ledger pushl reviewdeep copilot engines _drive _step".split()  # noqa: SIM905
 )
 """First words that are commands; anything else is a goal."""
+OUTSIDE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE))
+"""What the machine refuses and no change of ours would help: a line, and no report to us."""
+ALLOWED_INSIDE = frozenset("status wait logs report ledger engines _step --help -h --version".split())  # noqa: SIM905
+"""What may be run inside a mind: looking. A mind starts, stops and decides nothing."""
 AS_FLAGS = {"--status": "status", "--stop": "stop", "--resume": "resume"}
 """The seed's spelling of three of them."""
 
@@ -33,28 +41,66 @@ def rewritten(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code. Never shows a traceback: an internal fault goes to a file."""
     given = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
+    _import_msgspec()
     from orchconverge import bootstrap
 
     bootstrap.clean_environment()
     try:
         from orchconverge.cli.group import command
 
-        code = command(rewritten(given))
+        words = rewritten(given)
+        if "ORCHCONVERGE_BRIEF" in os.environ and words and words[0] not in ALLOWED_INSIDE:
+            raise Refused("this is a mind: it may look, not start, stop or decide", hint="orchconverge status")
+        code = command(words)
     except OrchConvergeError as error:
         _say(error.message, error.hint)
         code = error.exit_code
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except OSError as error:
+        code = _surroundings(error) if error.errno in OUTSIDE else _internal()
     except Exception:
         code = _internal()
+    raise SystemExit(code if _flushed() else code or 1)
+
+
+def _open_streams() -> None:
+    """Open what was closed of 0, 1 and 2, or a file of ours would get the number and the text; refuse no character."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            lowest = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(lowest, True)
+            setattr(sys, name, os.fdopen(lowest, mode, encoding="utf-8"))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _flushed() -> bool:
+    """Whether all that was said could be written. What could not is dropped, or Python would try again on its way out."""
+    done = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if done and not isinstance(error, BrokenPipeError):
+                _surroundings(error)
+            done = False
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return done
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which it prefers to `typing` where it is installed, for `inspect` and 8 ms."""
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # importing it raises ImportError
     try:
-        sys.stdout.flush()
-    except (BrokenPipeError, OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise SystemExit(code)
+        importlib.import_module("msgspec")
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _say(message: str, hint: str) -> None:
@@ -65,13 +111,22 @@ def _say(message: str, hint: str) -> None:
         print(f"  {clean(hint, 1000)}", file=sys.stderr)
 
 
+def _surroundings(error: OSError) -> int:
+    """Say what the machine would not do: a full disk, a file that is not ours to write."""
+    _say(f"{error.filename or 'the output'}: {error.strerror}", "nothing is lost: put that right and type it again")
+    return 1
+
+
 def _internal() -> int:
     """Write what went wrong where it can be pasted from, and say where."""
     import tempfile
     import traceback
 
-    fd, path = tempfile.mkstemp(prefix="orchconverge-", suffix=".log")
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        traceback.print_exc(file=file)
-    _say("something went wrong inside orchconverge, nothing is lost", f"please report what is in {path}")
+    where = "please report it; there was no room to write it down"
+    with contextlib.suppress(OSError):
+        fd, path = tempfile.mkstemp(prefix="orchconverge-", suffix=".log")
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exc(file=file)
+        where = f"please report what is in {path}"
+    _say("something went wrong inside orchconverge, nothing is lost", where)
     return INTERNAL

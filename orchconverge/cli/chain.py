@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -23,10 +24,7 @@ def _run(name: str, basin: str) -> int:
     from orchconverge.app.finalizer import leave_result
     from orchconverge.app.finalizer import step as run_step
 
-    cwd = Path.cwd()
-    loaded = bootstrap.load(cwd, {})
-    with bootstrap.world(cwd, loaded, screen=False) as world:
-        result = run_step(world, loaded.places.state, name, basin)
+    result = run_step(bootstrap.closing(bootstrap.here()), name, basin)
     target = os.environ.get("ORCHCONVERGE_STEP_RESULT")
     if target:
         leave_result(Path(target), result)
@@ -35,7 +33,7 @@ def _run(name: str, basin: str) -> int:
 
 
 def _alone(name: str, basin: str | None) -> int:
-    reader = bootstrap.reader(Path.cwd())
+    reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     newest = reader.ledger.state.newest
     if basin is None and newest is None:
@@ -73,14 +71,13 @@ def copilot(basin: str | None, autonomous: bool) -> int:
 @click.argument("basin", required=False)
 def report(basin: str | None) -> int:
     """Print the convergence report of a basin as it stands. Writes nothing."""
-    from orchconverge.core.views.report import report as text
+    from orchconverge.app.finalizer import told
 
-    reader = bootstrap.reader(Path.cwd())
-    reader.ledger.catch_up()
-    state, health = reader.ledger.state, reader.ledger.health
-    chosen = basin or (state.newest.id if state.newest is not None else None)
-    if chosen is None or chosen not in state.basins:
+    closing = bootstrap.closing(bootstrap.here())
+    facts = closing.ledger.catch_up()
+    basins, newest = closing.ledger.state.basins, closing.ledger.state.newest
+    chosen = basin or (newest.id if newest is not None else None)
+    if chosen is None or chosen not in basins:
         raise Refused(f"no destination is called {chosen}" if chosen else "no destination in this repository")
-    bad = health.bad + health.illegal
-    print(text(state, chosen, now=reader.clock.now(), seq_from=1, seq_to=health.lines, bad=bad))
+    print(told(closing, basins[chosen], facts=facts, now=datetime.now(UTC)))
     return 0

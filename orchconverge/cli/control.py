@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from orchconverge import bootstrap
@@ -17,7 +15,7 @@ from orchconverge import bootstrap
 @click.option("--all", "every", is_flag=True, help="Every run of this repository.")
 def stop(basin: str | None, cleanup: bool, every: bool) -> int:
     """Stop a run. What its mind had committed is judged by a resume; nothing of ours survives ten seconds."""
-    cwd = Path.cwd()
+    cwd = bootstrap.here()
     with bootstrap.world(cwd, bootstrap.load(cwd, {}), screen=False) as world:
         from orchconverge.app.control import named
         from orchconverge.app.control import stop as stop_run

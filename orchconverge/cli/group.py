@@ -14,7 +14,7 @@ from orchconverge.errors import INTERRUPTED, USAGE
 HOMES = {
     "run": "run",
     "resume": "run",
-    "_drive": "run",
+    "_drive": "launch",
     "status": "status",
     "wait": "status",
     "attach": "status",

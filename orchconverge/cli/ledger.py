@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
@@ -20,7 +19,7 @@ def ledger() -> None:
 @click.option("--since", type=click.IntRange(0), default=0, help="Only lines above this seq.")
 def show(since: int) -> int:
     """Print its lines as they are (JSON, one a line)."""
-    for line in bootstrap.reader(Path.cwd()).ledger.show(since_seq=since):
+    for line in bootstrap.reader(bootstrap.here()).ledger.show(since_seq=since):
         sys.stdout.buffer.write(line.rstrip(b"\n") + b"\n")
     return 0
 
@@ -30,7 +29,7 @@ def verify() -> int:
     """Check every line, and the backups' prefixes. Exit 0: clean or a torn last line; 1: damaged lines."""
     from orchconverge.adapters.ledger import verify as audit
 
-    found = audit(bootstrap.reader(Path.cwd()).places.state)
+    found = audit(bootstrap.reader(bootstrap.here()).places.state)
     torn = ", the last line is torn" if found.torn else ""
     print(
         f"{found.lines} lines, {found.bad} damaged, {found.illegal} illegal, {found.unknown} of a newer version{torn}"

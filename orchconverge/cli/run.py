@@ -1,11 +1,10 @@
-"""`run` and `resume`: from words to a controller in its tmux session, or in the foreground."""
+"""`run` and `resume`: from words to a declared basin, which `launch` then drives."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -14,7 +13,8 @@ import click
 from msgspec.structs import replace
 
 from orchconverge import bootstrap
-from orchconverge.errors import Failed, OrchConvergeError, Refused
+from orchconverge.cli.launch import launch
+from orchconverge.errors import Refused
 
 if TYPE_CHECKING:
     from orchconverge.app.start import Declared, Request
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_GOAL = 16 << 20
-START_SECONDS = 15.0
-CHECK_SECONDS = 5.0
 
 
 def loop_options(function: F) -> F:
@@ -67,7 +65,7 @@ def loop_options(function: F) -> F:
 @click.option("--tokens", type=click.IntRange(1), help="Tokens at most.")
 def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Start: write the goal down as a target, and drive it until its criteria hold or a limit is reached."""
-    cwd = _here()
+    cwd = bootstrap.here()
     text, worded = _goal(goal, given.pop("goal_file"))
     for name, value in worded.items():
         if given.get(name) is None:
@@ -87,25 +85,27 @@ def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN40
 @loop_options
 def resume(basin: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Go on with a run that stopped, reached a limit, or lost its controller. Flags given now replace the old ones."""
-    cwd = _here()
+    cwd = bootstrap.here()
     loaded = bootstrap.load(cwd, _flags(given))
     with bootstrap.world(cwd, loaded, screen=foreground) as world:
-        from orchconverge.app.control import named
+        from orchconverge.app.control import named, unfinished
 
-        found = named(world, basin, verb="resume", wanted=lambda b: b.phase == "open")
+        found = named(world, basin, verb="resume", wanted=unfinished)
         if world.leases.held(f"lease/{found.id}"):
             raise Refused(f"{found.id} runs already", hint=f"orchconverge status {found.id}")
+        world.panes.ready()
         declared = resumed(world, loaded.config, found, given)
         return launch(world, loaded, declared, foreground=foreground, flags=_flags(given))
 
 
 def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -> Declared:
     """The run as it was, with what is given now put in its place. Raises `Refused` where nothing is left to do."""
+    from orchconverge.app.control import unfinished
     from orchconverge.app.start import Declared
     from orchconverge.core.outlook import outlook
     from orchconverge.core.seen import Now
 
-    if basin.phase != "open":
+    if not unfinished(basin):
         raise Refused(f"{basin.id} is {basin.phase}", hint="orchconverge status shows it; a new goal is a new start")
     if basin.run is None:
         raise Refused(f"{basin.id} was declared and never started", hint="start it again with its goal")
@@ -135,7 +135,7 @@ def _resettled(world: World, settings: Settings, given: dict[str, Any]) -> Setti
     if given.get("argv"):
         changes["argv"] = _split(given["argv"])
     if given.get("script"):
-        changes["script"] = str((_here() / given["script"]).resolve())
+        changes["script"] = str((bootstrap.here() / given["script"]).resolve())
     if given.get("final") is not None:
         from orchconverge.config import steps
 
@@ -156,13 +156,6 @@ def _relimited(limits: Limits, given: dict[str, Any]) -> Limits:
 
 
 # --- from words to a request -----------------------------------------------------------------------------------------
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise Refused("the current directory is gone", hint="cd to one that exists") from error
 
 
 def _goal(goal: str | None, path: str | None) -> tuple[str, dict[str, float]]:
@@ -221,7 +214,7 @@ def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> 
     argv = _split(given["argv"]) if given["argv"] else ()
     place: Literal["here", "fresh"] | None = given["place"]
     settings = Settings(
-        checkout=str(_here()), place=place or "fresh", engines=(), argv=argv, script=given["script"] or ""
+        checkout=str(bootstrap.here()), place=place or "fresh", engines=(), argv=argv, script=given["script"] or ""
     )
     engines = tuple(part for part in config.engine.split(",") if part)
     if not engines:
@@ -304,99 +297,3 @@ def _ask(ledger: Any, asked: Any) -> None:  # noqa: ANN401 - the two adapters ab
     if not click.confirm(f"{said}\nAllow it from now on?", err=True):
         raise Refused(f"{asked.key} was not allowed", hint=f"take it out of {asked.where}, or allow it")
     ledger.append(ConsentGiven(digest=asked.digest, argv=asked.argv, where=asked.where), writer="cli")
-
-
-# --- from a declared basin to a controller ---------------------------------------------------------------------------
-
-
-def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool, flags: dict[str, Any]) -> int:
-    """Drive here, or start a controller in the goal's own tmux session and return once it is recorded."""
-    from orchconverge.cli.status import block, code_of
-
-    if foreground:
-        from orchconverge.app.drive import drive
-
-        drive(world, declared.basin, declared.settings, declared.limits)
-        print(block(world.ledger, loaded.places, world.leases, declared.basin))
-        return code_of(world.ledger.state, declared.basin)
-    name = _open_session(world, loaded, declared, flags)
-    said = _await_start(world, declared.basin)
-    print(block(world.ledger, loaded.places, world.leases, declared.basin))
-    print(f"\nAttach: {world.panes.attach_command(name)}")
-    where = f"in this directory, on {declared.target}"
-    if declared.settings.place != "here":
-        where = f"in worktrees of its own, for the branch {declared.target}"
-    print(f"Works {where}. No sandbox: a mind can do what you can.")
-    return said
-
-
-def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[str, Any]) -> str:
-    from orchconverge.adapters.tmux import session_name
-    from orchconverge.app import handover
-    from orchconverge.ports import SessionExists
-
-    plain = session_name("convergence", declared.target, int(time.time()))
-    for name in (plain, f"{plain}-{world.host.random()[:8]}"):
-        note = handover.Handover(
-            cwd=str(world.git.root),
-            settings=declared.settings,
-            limits=declared.limits,
-            env=dict(os.environ),
-            flags={key: str(value) for key, value in flags.items()},
-            tmux=name,
-            socket=str(world.panes.socket_path),
-        )
-        handover.write(loaded.places.state, declared.basin, note)
-        try:
-            return world.panes.open(name, bootstrap.controller_argv(loaded.places.state, declared.basin)).name
-        except SessionExists:
-            continue
-    raise Failed(f"sessions called {plain} exist already", hint="orchconverge --foreground, or try again")
-
-
-def _await_start(world: World, basin: str) -> int:
-    """Until the run is recorded, and its start check passed, refused, or took longer than one waits for it."""
-    from orchconverge.app.start import until
-    from orchconverge.cli.status import code_of
-
-    state = world.ledger.state
-    runs = state.basins[basin].runs
-    if not until(world, lambda: state.basins[basin].runs > runs, seconds=START_SECONDS):
-        raise Failed(
-            f"the controller of {basin} did not start within {START_SECONDS:.0f} s",
-            hint=f"orchconverge logs {basin}; orchconverge resume {basin} --foreground shows why",
-        )
-
-    def checked() -> bool:
-        record = state.basins[basin].run
-        return record is not None and (record.checked or not record.open)
-
-    until(world, checked, seconds=CHECK_SECONDS)
-    record = state.basins[basin].run
-    if record is not None and record.stopped == "refused":
-        raise Refused(record.stop_text.partition(": ")[0], hint=record.stop_text.partition(": ")[2])
-    return 0 if record is not None and record.open else code_of(state, basin)
-
-
-@click.command(hidden=True)
-@click.argument("state", type=click.Path(path_type=Path))
-@click.argument("basin")
-def drive(state: Path, basin: str) -> int:
-    """Drive a basin in this terminal: what the goal's tmux session runs. Reads its handover."""
-    from orchconverge.app import handover
-    from orchconverge.app.drive import drive as drive_basin
-    from orchconverge.cli.status import code_of
-
-    note = handover.take(state, basin)
-    os.environ.clear()
-    os.environ.update(note.env)
-    cwd = Path(note.cwd)
-    os.chdir(cwd)
-    loaded = bootstrap.load(cwd, note.flags)
-    with bootstrap.world(cwd, loaded) as world:
-        try:
-            drive_basin(world, basin, note.settings, note.limits, tmux=note.tmux, socket=note.socket)
-        except OrchConvergeError as error:
-            world.journal.say(f"{error.message}. {error.hint}")
-            raise
-        return code_of(world.ledger.state, basin)

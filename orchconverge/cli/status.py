@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from orchconverge import bootstrap
+from orchconverge import bootstrap, processes
 from orchconverge.adapters.tmux_socket import answers, attach_line
 from orchconverge.core.needs import Damage
 from orchconverge.core.projection import Probes, Projection, exit_code, project
@@ -36,7 +36,8 @@ LOST_AFTER = 5.0
 @click.option("--exit-code", "with_code", is_flag=True, help="Leave with the code that says how it stands.")
 def status(basin: str | None, verbose: bool, as_json: bool, line: bool, with_code: bool) -> int:
     """Show how far a goal has got. Stores nothing, starts nothing."""
-    reader = bootstrap.reader(Path.cwd())
+    gc.disable()  # 10,000 facts are read, and the process ends right after
+    reader = bootstrap.reader(bootstrap.here())
     facts = reader.ledger.catch_up()
     state = reader.ledger.state
     chosen = _chosen(state, basin)
@@ -48,7 +49,7 @@ def status(basin: str | None, verbose: bool, as_json: bool, line: bool, with_cod
         basin=chosen.id if chosen is not None else None,
     )
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(shown)) + b"\n")
     elif line:
         print(view.line(shown))
     elif chosen is None:
@@ -84,7 +85,7 @@ def probes(ledger: Ledger, places: Places, locks: Leases, *, deep: bool) -> Prob
             leases[basin.id] = locks.held(f"lease/{basin.id}")
             if run.controller.tmux and run.controller.socket:
                 tmux[basin.id] = answers(run.controller.socket)
-        if run.controller.tmux and run.controller.socket:
+        if run.open and run.controller.tmux and run.controller.socket:
             attach[basin.id] = attach_line(run.controller.socket, run.controller.tmux)
     newest = max((b.active_at for b in state.basins.values() if b.active_at is not None), default=None)
     return Probes(
@@ -107,14 +108,11 @@ def probes(ledger: Ledger, places: Places, locks: Leases, *, deep: bool) -> Prob
 
 def _minds(state: State) -> dict[str, int | None]:
     """How many minds of each open run live, by process: boot, pid and start time have to agree."""
-    from orchconverge.adapters.host import boot_id, started
-
-    boot = boot_id()
     found: dict[str, int | None] = {}
     for basin in state.open_runs:
         branches = [state.branches[b] for b in basin.attempt.branches] if basin.attempt is not None else []
-        processes = [b.process for b in branches if b.process is not None and b.reason is None]
-        found[basin.id] = sum(p.boot == boot and started(p.pid) == p.start for p in processes)
+        minds = [b.process for b in branches if b.process is not None and b.reason is None]
+        found[basin.id] = sum(processes.alive(process) for process in minds)
     return found
 
 
@@ -148,7 +146,7 @@ def code_of(state: State, basin: str) -> int:
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds at most; then 124.")
 def wait(basin: str | None, timeout: float | None) -> int:
     """Wait until a run is over; leave with its code: 0 converged, 3 a limit, 4 stalled, 5 waits for you, 1 anything else."""
-    reader = bootstrap.reader(Path.cwd())
+    reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     state = reader.ledger.state
     chosen = _chosen(state, basin)
@@ -177,7 +175,7 @@ def wait(basin: str | None, timeout: float | None) -> int:
 @click.option("--print", "only_print", is_flag=True, help="Print the command instead of running it.")
 def attach(basin: str | None, only_print: bool) -> int:
     """Attach to the tmux session of a goal."""
-    reader = bootstrap.reader(Path.cwd())
+    reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     chosen = _chosen(reader.ledger.state, basin)
     run = chosen.run if chosen is not None else None
@@ -201,7 +199,7 @@ def logs(name: str | None, raw: bool) -> int:
     """Print the controller's log, or the output of a branch (`auth.3`)."""
     from orchconverge.core.views.text import clean
 
-    reader = bootstrap.reader(Path.cwd())
+    reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     if name is not None and name in reader.ledger.state.branches:
         from orchconverge.adapters.supervisors import Supervisors

@@ -5,33 +5,34 @@ The goal goes in byte for byte. Nothing names another mind, an attempt that runs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orchconverge.core.judge import met
 from orchconverge.core.state import Basin, Branch, Past, State
 from orchconverge.core.target import Criterion
+from orchconverge.core.views.text import clean
 
 EARLIER: Final = 8
 """How many earlier attempts are told in words; older ones are counted."""
 EXCERPT: Final = 1500
+THEIRS: Final = 20
+"""How many paths of a person's uncommitted changes are named."""
 MOST: Final = 48 << 10
-"""Bytes at most of everything but the goal, so that the tenth attempt's brief is no longer than an engine can take."""
+"""Bytes at most of everything but goal and rules, so that the tenth attempt's brief is no longer than an engine can take."""
 
 
-def brief(state: State, basin: Basin, branch: Branch, *, report_path: str) -> str:
-    """The whole brief of one mind, Markdown. ``report_path`` is where it may leave its own word."""
-    told = [
-        _criteria(basin),
-        _approach(basin, branch),
-        _earlier(basin),
-        _residue(state, basin),
-        _rules(basin, branch),
-        _report(report_path),
-    ]
-    rest = "\n\n".join(part for part in told if part)
-    if len(rest.encode()) > MOST:
-        rest = rest.encode()[:MOST].decode("utf-8", "ignore") + "\n[cut]"
+def brief(state: State, basin: Basin, branch: Branch, *, report_path: str, theirs: Sequence[str] = ()) -> str:
+    """The whole brief of one mind, Markdown.
+
+    ``report_path`` is where it may leave its own word; ``theirs`` are paths whose uncommitted changes are a person's.
+    """
+    parts = (_criteria(basin), _approach(basin, branch), _earlier(basin), _residue(state, basin))
+    told = "\n\n".join(filter(None, parts))
+    ruled = f"{_rules(basin, branch, theirs)}\n\n{_report(report_path)}"
+    if len(told.encode()) > MOST:  # never the rules: what earlier minds left can be of any length
+        told = told.encode()[:MOST].decode("utf-8", "ignore") + "\n[cut]"
+    rest = f"{told}\n\n{ruled}"
     macrostate = "" if basin.macrostate == basin.goal else f"\n\nDone means: {basin.macrostate}"
     return f"# Goal\n\n{basin.goal}{macrostate}\n\n{rest}\n"
 
@@ -136,7 +137,10 @@ def _paths(paths: tuple[str, ...]) -> str:
     return f" ({', '.join(paths[:5])})" if paths else ""
 
 
-def _rules(basin: Basin, branch: Branch) -> str:
+def _rules(basin: Basin, branch: Branch, theirs: Sequence[str]) -> str:
+    listed = ", ".join(f"`{clean(path)}`" for path in theirs[:THEIRS])
+    more = f" and {len(theirs) - THEIRS} more" if len(theirs) > THEIRS else ""
+    kept = f"- A person has these uncommitted: {listed}{more}. Leave them out of your commits (no `add -A`)."
     names = ", ".join(c.name for c in basin.criteria if c.in_loop and not c.condition)
     return "\n".join(
         [
@@ -147,6 +151,7 @@ def _rules(basin: Basin, branch: Branch) -> str:
             f"  `Criterion: NAME` in its message (names: {names}).",
             "- Do not weaken, delete or skip a check to make it pass; do not touch CI, hooks or agent instructions.",
             "- Do not push, do not open pull requests, do not ask: nobody is there to answer.",
+            *([kept] if theirs else []),
             "- If it cannot or should not be done, say so in the report with a verdict, and commit nothing.",
         ]
     )

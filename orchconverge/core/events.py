@@ -1,7 +1,6 @@
 """Every fact that the ledger can hold: past tense, frozen, explicit type string, the seed's field names.
 
-A fact carries its own envelope (`Fact`), which the ledger fills in when it appends: a line is decoded in one step, and a
-reader of a fact always knows where it stands.
+A fact carries its envelope (`Fact`), filled in as it is appended: a line is decoded at once, and says where it stands.
 """
 
 from __future__ import annotations
@@ -391,12 +390,10 @@ class ConsentGiven(Fact, frozen=True, kw_only=True, tag="consent.given"):
     where: str
 
 
-# fmt: off
 AnyFact = (
     BasinDeclared | BasinAmended | BasinChecked | BasinOpened | BasinConverged | BasinKilled | BasinHarvested
     | BranchSpawned | BranchSearching | BranchEnded | BranchCandidate | BranchFailed | BranchGrafted | ResidueGrafted
     | GraftRefused | ProposalMade | BranchPruned | BranchReconciled | FrontierAdded | FrontierClosed | AttemptStarted
     | AttemptEnded | SessionOpened | SessionContext | SessionClosed | RunStarted | RunWaiting | RunWoke
     | RunStopRequested | RunStopped | StepStarted | StepEnded | ReportWritten | ConsentGiven
-)
-# fmt: on
+)  # fmt: skip

@@ -80,13 +80,13 @@ def holds(basin: Basin, results: Mapping[str, Evidence] | None) -> bool:
 
 def only_conditions_missing(basin: Basin, results: Mapping[str, Evidence]) -> bool:
     """Whether nothing is left to gain: every required criterion that is not a condition holds."""
-    return all(met(results, c.name) for c in basin.required if not c.condition)
+    return all(met(results, c.name) for c in basin.counted)
 
 
 def percent(basin: Basin, results: Mapping[str, Evidence] | None) -> int:
-    """How much of the required criteria holds, 0 to 100, rounded down."""
-    required = basin.required
-    return 100 * sum(met(results, c.name) for c in required) // len(required) if required else 0
+    """How much of the required criteria holds, conditions left out, 0 to 100, rounded down."""
+    counted = basin.counted
+    return 100 * sum(met(results, c.name) for c in counted) // len(counted) if counted else 0
 
 
 def lost(before: Mapping[str, Evidence], after: Mapping[str, Evidence]) -> tuple[str, ...]:

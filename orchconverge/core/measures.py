@@ -104,12 +104,12 @@ def results(basin: Basin) -> Mapping[str, Evidence]:
 def met_of(basin: Basin, answers: Mapping[str, Evidence] | None = None) -> int:
     """How many of the criteria that the loop requires hold, on the tip or by these answers."""
     found = results(basin) if answers is None else answers
-    return sum(met(found, c.name) for c in basin.required)
+    return sum(met(found, c.name) for c in basin.counted)
 
 
 def trend(basin: Basin) -> Trend:
     """From the start check and every attempt."""
-    required = basin.required
+    required = basin.counted
     start = basin.start
     scores = [sum(met(start.results, c.name) for c in required)] if start is not None else []
     scores += [sum(past.criteria.get(c.name, False) for c in required) for past in basin.history]
@@ -117,7 +117,7 @@ def trend(basin: Basin) -> Trend:
 
 
 def _word(basin: Basin, scores: list[int]) -> str | None:
-    if basin.phase == "converged" or (basin.tip is not None and met_of(basin) == len(basin.required)):
+    if basin.phase == "converged" or (basin.tip is not None and met_of(basin) == len(basin.counted)):
         return "done"
     if not any(past.charged for past in basin.history):
         return None

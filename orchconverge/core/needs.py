@@ -188,7 +188,7 @@ def _lock(basin: Basin, branch: Branch) -> Need:
 def at_lock(basin: Basin, branch: Branch) -> tuple[int, int]:
     """How many required criteria a candidate meets that the tip does not, and how many it loses, each by its own tree."""
     tip, own = results(basin), {x.criterion: x for x in branch.evidence}
-    required = {c.name for c in basin.required}
+    required = {c.name for c in basin.counted}
     newly = [n for n in own if n in required and own[n].met == "yes" and (n not in tip or tip[n].met != "yes")]
     return len(newly), len(required.intersection(lost(tip, own)))
 

@@ -6,11 +6,22 @@ from datetime import timedelta
 
 from orchconverge.core import events as e
 from orchconverge.core import judge, strategy
-from orchconverge.core.actions import Action, Append, EndChecks, EndStep, Finish, LookAtTarget, Sleep, StartStep
+from orchconverge.core.actions import (
+    Action,
+    Append,
+    EndChecks,
+    EndMind,
+    EndStep,
+    Finish,
+    LookAtTarget,
+    Sleep,
+    StartStep,
+)
 from orchconverge.core.outlook import Outlook, outlook
-from orchconverge.core.seen import Absent, Ended, Lost, Now, Running, Seen, TargetSeen
+from orchconverge.core.places import misplaced
+from orchconverge.core.seen import Absent, Ended, Lost, Now, Running, Seen, Starting, TargetSeen, Unknown
 from orchconverge.core.state import Basin, Run, State
-from orchconverge.core.turn import NOTHING, minds_alive, stop_minds, turn
+from orchconverge.core.turn import NOTHING, minds_alive, not_begun, stop_minds, turn
 from orchconverge.core.values import Evidence, Place, WaitFor
 
 BEFORE_CONVERGED = ("pushl", "reviewdeep")
@@ -56,8 +67,11 @@ def _stopping(state: State, seen: Seen, basin: Basin, run: Run) -> list[Action]:
         ends = stop_minds(state, seen, basin.attempt)
         if ends or minds_alive(state, seen, basin.attempt):
             return [*actions, *ends]
-    if basin.chain.running is not None and isinstance(seen.step, Running):
+        actions += [EndMind(branch=name) for name in not_begun(state, basin.attempt)]
+    if basin.chain.running is not None and isinstance(seen.step, Running | Starting | Unknown):
         return [*actions, EndStep()]
+    if seen.checking:
+        return actions
     if basin.phase == "killed":
         return [*actions, Append(fact=e.RunStopped(basin=basin.id, reason="killed", text=basin.note)), Finish()]
     return [*actions, Append(fact=e.RunStopped(basin=basin.id, reason="stopped")), Finish()]
@@ -77,29 +91,11 @@ def _waiting(seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
             return [LookAtTarget()]
         over = (
             seen.target.fingerprint in ("", seen.fingerprint)
-            and _misplaced(basin, run, seen.target, landing=True) is None
+            and misplaced(basin, run, seen.target, landing=True) is None
         )
     if over:
         return [Append(fact=e.RunWoke(basin=basin.id))]
     return NOTHING
-
-
-def _misplaced(basin: Basin, run: Run, target: TargetSeen, *, landing: bool = False) -> str | None:
-    """Why the target cannot be worked on as it stands, or be moved (``landing``), in a sentence; ``None`` if it can."""
-    if target.head is None:
-        return f"the branch {basin.target} is gone"
-    checkout = target.checkout
-    here = run.settings.place == "here"
-    if checkout is None or not (here or landing):
-        return None
-    if checkout.operation is not None:
-        return f"a {checkout.operation} is in progress on {basin.target}: finish it first"
-    if here and checkout.branch != basin.target:
-        other = checkout.branch or "a detached HEAD"
-        return f"the checkout is on {other}, the run works on {basin.target}: git switch {basin.target}"
-    if not here and checkout.dirty:
-        return f"{basin.target} is checked out with changes in {len(checkout.dirty)} files: commit them first"
-    return None
 
 
 def _short_of(seen: Seen) -> tuple[WaitFor, str] | None:
@@ -123,9 +119,9 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     target = seen.target
     if target is None:
         return [LookAtTarget()]
-    misplaced = _misplaced(basin, run, target)
-    if misplaced is not None:
-        return _wait(basin, "branch", misplaced)
+    elsewhere = misplaced(basin, run, target)
+    if elsewhere is not None:
+        return _wait(basin, "branch", elsewhere)
     if basin.phase == "open" and (not run.checked or basin.tip is None or basin.tip.head != target.head):
         return _check_target(state, seen, basin, run, target)
     refused = _refusal(state, basin)

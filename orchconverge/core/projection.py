@@ -123,7 +123,7 @@ def _basin(
     at = At(active=active, now=now, lease=lease, silent=probes.silent.get(basin.id))
     word = phase(state, basin, lease=lease)
     wait = waits_for(state, basin, at, phase=word)
-    most, met, required = limits(basin), met_of(basin), len(basin.required)
+    most, met, required = limits(basin), met_of(basin), len(basin.counted)
     waiting = run.waiting if run is not None else None
     for_you = waiting is not None and waiting.reason in FOR_A_PERSON
     command = next((need.command for need in found if need.basin == basin.id), None)
@@ -190,8 +190,10 @@ def _decision(basin: Basin) -> str | None:
 
 
 def _last_result(basin: Basin) -> str:
+    run = basin.run
     if not basin.history:
-        return "none yet"
+        told = run is not None and run.stopped in ("refused", "error")
+        return f"{run.stopped} ({clean(run.stop_text)})" if run is not None and told else "none yet"
     last = basin.history[-1]
     return f"{last.result} ({clean(last.text)})" if last.text.strip() else last.result
 

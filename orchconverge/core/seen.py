@@ -141,13 +141,19 @@ class Machine(Answer, frozen=True, kw_only=True):
 
 
 class MindEnd(Answer, frozen=True, kw_only=True):
-    """What was read once a mind was gone: its engine's output, its own report, and where its git branch stands."""
+    """What was read once a mind was gone: its engine's output, its own report, and where its git branch stands.
+
+    ``stands``: its working tree has exactly ``head`` of its git branch checked out. ``theirs`` are the paths whose
+    uncommitted changes are a person's: no mind commits them unseen.
+    """
 
     outcome: Outcome
     report: MindReport
     head: Sha
+    stands: bool = False
     leftovers: tuple[str, ...] = ()
     strangers: tuple[Commit, ...] = ()
+    theirs: tuple[str, ...] = ()
 
 
 class TargetSeen(Answer, frozen=True, kw_only=True):
@@ -207,6 +213,7 @@ class Seen(Answer, frozen=True, kw_only=True):
     squashes: Mapping[tuple[str, Sha], Squash] = {}
     landed: Mapping[str, Landed] = {}
     obstacle: str = ""
+    checking: bool = False
     step: Probe | None = None
     step_result: StepResult | None = None
     step_argv: Mapping[str, tuple[str, ...]] = {}

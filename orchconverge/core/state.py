@@ -270,6 +270,11 @@ class Basin(Record, frozen=True, kw_only=True):
         """The required criteria that the loop answers."""
         return tuple(c for c in self.criteria if c.required and c.in_loop)
 
+    @property
+    def counted(self) -> tuple[Criterion, ...]:
+        """Those of them that are progress: conditions say that the work is in order, never that something was gained."""
+        return tuple(c for c in self.required if not c.condition)
+
 
 class Question(Record, frozen=True, kw_only=True):
     """An open question and where it came from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from orchconverge.core import events as e
 from orchconverge.core import judge
@@ -20,13 +21,16 @@ from orchconverge.core.actions import (
 )
 from orchconverge.core.flags import flags
 from orchconverge.core.outlook import judged
-from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, Work
+from orchconverge.core.places import misplaced
+from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, TargetSeen, Work
 from orchconverge.core.state import UNSETTLED, Attempt, Basin, Branch, Phase, Run, State
 from orchconverge.core.strategy import approach
 from orchconverge.core.target import Sha
 from orchconverge.core.values import EndReason, Place, Process, Usage
 
 NOTHING: list[Action] = []
+OBSTACLE_SEEN_BY_GIT_ALONE = timedelta(minutes=5)
+"""How long to wait where a target cannot be moved for a reason that only another try can see gone."""
 NO_PROCESS = Process(boot="", pid=0, start=0)
 
 
@@ -44,14 +48,15 @@ def turn(state: State, seen: Seen, now: Now, basin: Basin, run: Run, attempt: At
                 return actions
     if any(branch.phase in UNSETTLED for branch in branches):
         return NOTHING
-    return _admit(state, seen, basin, run, branches) or _close(state, seen, now, basin, run, branches)
+    return _admit(state, seen, now, basin, run, branches) or _close(state, seen, now, basin, run, branches)
 
 
 def _spawn(state: State, seen: Seen, basin: Basin, run: Run, attempt: Attempt) -> list[Action]:
     if seen.target is None:
         return [LookAtTarget()]
-    if seen.target.head is None:
-        return NOTHING
+    elsewhere = misplaced(basin, run, seen.target)
+    if elsewhere is not None or seen.target.head is None:
+        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=elsewhere or ""))]
     context = _context(state, seen, basin, run, attempt)
     if context is not None:
         return [Append(fact=context)]
@@ -172,7 +177,7 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         )
         return [Append(fact=fact)]
     before = basin.tip.results if basin.tip is not None else {}
-    place: Place = "here" if branch.place == "here" and not end.leftovers else "fresh"
+    place: Place = "here" if branch.place == "here" and end.stands and not end.leftovers else "fresh"
     found = judge.answers(
         state,
         seen,
@@ -193,12 +198,17 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         commits=len(work.commits),
         usage=branch.usage or Usage(),
         admitted=branch.place == "here",
-        flags=flags(work, basin.criteria, basin.may_change),
+        flags=(*_swept(work, end), *flags(work, basin.criteria, basin.may_change)),
         residue=end.report.residue,
     )
     questions = [q for q in end.report.frontier if q not in state.frontier]
     asked = [Append(fact=e.FrontierAdded(question=q, origin=branch.id, basin=basin.id)) for q in questions]
     return [*asked, Append(fact=candidate)]
+
+
+def _swept(work: Work, end: MindEnd) -> list[str]:
+    """What a mind committed of the changes that a person had not: flagged, so that a person is asked."""
+    return [f"your uncommitted changes: {path}" for path in end.theirs if path in work.changed]
 
 
 def _not_a_candidate(branch: Branch, end: MindEnd, work: Work) -> str:
@@ -228,7 +238,7 @@ def _how(branch: Branch) -> str:
     return f", exit {branch.exit}{said}" if branch.exit else f", though it ended by itself{said}"
 
 
-def _admit(state: State, seen: Seen, basin: Basin, run: Run, branches: Sequence[Branch]) -> list[Action]:
+def _admit(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches: Sequence[Branch]) -> list[Action]:
     """Graft the plain case: one candidate, not flagged, gated on the squashed tree at the target's tip."""
     if basin.lock != "auto" or run.settings.place == "here":
         return NOTHING
@@ -239,11 +249,13 @@ def _admit(state: State, seen: Seen, basin: Basin, run: Run, branches: Sequence[
             tip = seen.target.head
             if tip is None or tip in branch.refused_tips:
                 continue
-            return _graft(state, seen, basin, branch, tip)
+            return _graft(state, seen, now, basin, run, branch, seen.target, tip)
     return NOTHING
 
 
-def _graft(state: State, seen: Seen, basin: Basin, branch: Branch, tip: Sha) -> list[Action]:
+def _graft(
+    state: State, seen: Seen, now: Now, basin: Basin, run: Run, branch: Branch, target: TargetSeen, tip: Sha
+) -> list[Action]:
     """One step of a graft. A commit that a lost controller made already was found by its trailer, and is taken as is."""
     landed = seen.landed.get(branch.id)
     if landed is None and (basin.tip is None or basin.tip.head != tip):
@@ -269,7 +281,9 @@ def _graft(state: State, seen: Seen, basin: Basin, branch: Branch, tip: Sha) -> 
         fact = e.GraftRefused(basin=basin.id, branch=branch.id, tip=tip, lost=gone, evidence=found.evidence, why=why)
         return [Append(fact=fact)]
     if landed is None and seen.obstacle:
-        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=seen.obstacle))]
+        seen_again = misplaced(basin, run, target, landing=True) is not None
+        until = None if seen_again else now.wall + OBSTACLE_SEEN_BY_GIT_ALONE
+        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=seen.obstacle, until=until))]
     if landed is None:
         return [Land(branch=branch.id, tip=tip, tree=tree)]
     grafted = e.BranchGrafted(
@@ -335,3 +349,8 @@ def minds_alive(state: State, seen: Seen, attempt: Attempt) -> bool:
         if phase is Phase.SEARCHING or (phase is Phase.SPAWNED and not isinstance(probe, Absent)):
             return True
     return False
+
+
+def not_begun(state: State, attempt: Attempt) -> list[str]:
+    """Branches whose mind is not known to have begun: a start that is on its way is to be withdrawn."""
+    return [name for name in attempt.branches if state.branches[name].phase is Phase.SPAWNED]

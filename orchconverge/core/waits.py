@@ -135,7 +135,7 @@ def _between(basin: Basin, run: Run, at: At) -> Wait:
         return Wait("check", f"the check of {clean(basin.target, 60)} before the first attempt of this run")
     number = basin.attempts + 1
     left = due(basin, run) - at.active
-    if left > 0 and met_of(basin) < len(basin.required) and not _spent(basin, run, at.active + left):
+    if left > 0 and met_of(basin) < len(basin.counted) and not _spent(basin, run, at.active + left):
         starts = at.now + timedelta(seconds=left)
         what = f"the interval, attempt {number} starts at {clock(starts, at.now, seconds=True)}"
         return Wait("interval", what, starts, f"attempt {number} of {basin.id} starts")
@@ -185,7 +185,7 @@ def _soon(basin: Basin, run: Run, wait: Wait, at: At) -> str:
         return duration((wait.until - at.now).total_seconds())
     if wait.kind == "check":
         return "after the check of the target"
-    if results(basin) and met_of(basin) == len(basin.required):
+    if results(basin) and met_of(basin) == len(basin.counted):
         return "none, all required criteria met"
     left = max(0.0, due(basin, run) - at.active)
     return "none, limit reached" if _spent(basin, run, at.active + left) else "now"

@@ -438,11 +438,11 @@ def test_without_tmux_the_person_is_told_what_to_type(make: Make, home: Path) ->
     assert tmux.alive("m-1") is None
 
 
-def test_a_socket_path_that_is_too_long_is_refused_by_the_name_of_its_setting(make: Make, home: Path) -> None:
+def test_a_socket_path_that_is_too_long_is_refused_with_what_to_set(make: Make, home: Path) -> None:
     tmux = make(str(home / ("x" * 90) / "socket"))
     with pytest.raises(Refused) as caught:
         tmux.open("m-1", SLEEP)
-    assert "tmux.socket" in caught.value.hint
+    assert "TMUX_TMPDIR" in caught.value.hint
     assert tmux.alive("m-1") is False
     tmux.close("m-1")
 

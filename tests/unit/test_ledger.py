@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from orchconverge.adapters import ledger as module
 from orchconverge.adapters.ledger import NAME, FileLedger, verify
 from orchconverge.core import upcast
 from orchconverge.core.events import AnyFact, FrontierAdded, FrontierClosed
+from orchconverge.core.replay import Replay
 from orchconverge.errors import Illegal, NotDurable, OrchConvergeError, Refused, Unreadable
 from orchconverge.files import Lines, OwnLock, own_folder
 
@@ -548,6 +550,14 @@ def test_missing_lines_are_told(opened: Open) -> None:
     assert "missing" in verify(reader.path.parent).odd[0][1]
 
 
+def test_damage_explains_only_the_gap_that_follows_it(opened: Open) -> None:
+    lines = filled(opened(), "one", "two", "three", "four").splitlines(keepends=True)
+    replay = Replay()
+    for block in (lines[0], b"damage\n", lines[1], lines[3]):
+        replay.feed(block)
+    assert (replay.lines, replay.bad, replay.seq) == (4, 2, 4)
+
+
 def test_blank_lines_are_nothing(opened: Open) -> None:
     filled(opened(), "one", "two")
     rewritten(opened(), lambda lines: [b"\n", lines[0], b"\n\n", lines[1], b"  \n"])
@@ -602,6 +612,7 @@ def test_a_line_over_the_limit_is_damage_and_is_not_held_in_memory(opened: Open,
         assert sum(not isinstance(d, upcast.Damaged) for d in read) == expected
         assert (lines.offset, lines.torn) == (len(content), False)
         assert b"".join(blocks).startswith(content[:first])
+        assert (b"too long to be read" in b"".join(blocks)) == (expected == 2)
     assert isinstance(upcast.decode(b"{" + b" " * upcast.LONGEST_BYTES), upcast.Damaged)
 
 
@@ -704,6 +715,31 @@ def test_a_forked_child_and_its_parent_exclude_each_other(opened: Open, ledger: 
     reader = opened()
     assert len(reader.catch_up()) == 201
     assert reader.health.bad == 0
+
+
+def test_a_lock_whose_file_was_removed_between_two_appends_is_taken_on_the_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    one, two = OwnLock(path), OwnLock(path)
+    assert one.take(wait_seconds=0)
+    one.release()
+    path.unlink()
+    assert two.take(wait_seconds=0)
+    assert not one.take(wait_seconds=0)
+    two.close()
+    assert one.take(wait_seconds=0)
+    one.close()
+
+
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    holder, taker = OwnLock(path), OwnLock(path)
+    assert holder.take(wait_seconds=0)
+    giving_back = threading.Timer(0.05, holder.release)
+    giving_back.start()
+    assert taker.take(wait_seconds=0)
+    giving_back.join()
+    for lock in (holder, taker):
+        lock.close()
 
 
 def test_descriptors_do_not_leak(ledger: FileLedger, folder: Path) -> None:

@@ -14,10 +14,11 @@ from orchconverge.core.measures import all_tokens, first_met_by, limits, met_of,
 from orchconverge.core.needs import Damage, needs
 from orchconverge.core.outlook import outlook
 from orchconverge.core.seen import Commit, Now
+from orchconverge.core.standing import queue
 from orchconverge.core.state import Basin, Phase, State, Step
 from orchconverge.core.target import Criterion
 from orchconverge.core.values import Evidence, Met
-from orchconverge.core.views.markdown import Paths, code, link, prose, table
+from orchconverge.core.views.markdown import Paths, code, link, table
 from orchconverge.core.views.report_charts import progress, timeline
 from orchconverge.core.views.report_sections import (
     Written,
@@ -42,6 +43,15 @@ _WORDS: Final = {
     "UNSATISFIED": "not satisfied",
     "STOPPED": "stopped",
     "IN_PROGRESS": "under way",
+    "ERROR": "ended by an error",
+}
+_STOPPED: Final = {
+    "stalled": "STALLED",
+    "waiting": "WAITING",
+    "stopped": "STOPPED",
+    "unsatisfied": "UNSATISFIED",
+    "error": "ERROR",
+    "refused": "REFUSED",
 }
 _MET: Final[dict[Met | None, str]] = {
     "yes": "met",
@@ -116,16 +126,17 @@ def _outcome(written: Written) -> tuple[str, str]:
         return "killed", "KILLED"
     if run is None:
         return "declared, never opened", "DECLARED"
-    ended = {"stopped": "STOPPED", "unsatisfied": "UNSATISFIED", "error": "ERROR", "refused": "REFUSED"}
-    decision = ended.get(run.stopped or "") if not run.open else None
+    decision = _STOPPED.get(run.stopped or "") if not run.open else None
     if decision is None:
         decision = outlook(basin, run, Now(active=basin.active, mono=0.0, wall=written.now)).decision
+    if run.stopped == "limit" and not run.open and not decision.endswith("_LIMIT"):
+        decision = "TIME_LIMIT"  # the next attempt would have begun after it
     return _WORDS.get(decision, decision.lower()), decision
 
 
 def _summary(written: Written, decision: str) -> list[tuple[str, str]]:
     basin, most = written.basin, limits(written.basin)
-    met, whole = met_of(basin), len(basin.required)
+    met, whole = met_of(basin), len(basin.counted)
     at = f" at {code(basin.tip.head[:7])}" if basin.tip is not None else ""
     share = f" ({100 * met // whole}%)" if whole else ""
     outcome = f"{decision}: {met} of {whole} required criteria met{share} on {written.code(basin.target)}{at}"
@@ -170,9 +181,11 @@ def _merged(written: Written) -> str:
     said += [f"{counted(here, 'attempt')} committed in place"] if here else []
     said += [f"{counted(parts, 'part')} of others"] if parts else []
     pruned = sum(b.phase is Phase.PRUNED for b in branches)
-    waiting = sum(b.phase is Phase.CANDIDATE and not b.admitted for b in branches)
+    waiting = len(queue(written.state, written.basin))
+    refused = sum(b.phase is Phase.CANDIDATE and not b.admitted for b in branches) - waiting
     said += [f"{pruned} pruned"] if pruned else []
     said += [f"{counted(waiting, 'candidate')} waiting"] if waiting else []
+    said += [f"{refused} refused by the gate, kept"] if refused > 0 else []
     return ", ".join(said)
 
 
@@ -197,7 +210,9 @@ def _numbered(url: str) -> str:
 def _needs(written: Written) -> str:
     basin = written.basin
     found = needs(written.state, now=written.now, leases={}, silent={}, ledger=Damage())
-    asks = [f"{prose(n.sentence)}: {code(n.command)}" for n in found if n.basin == basin.id and n.kind != "question"]
+    asks = [
+        f"{written.prose(n.sentence)}: {code(n.command)}" for n in found if n.basin == basin.id and n.kind != "question"
+    ]
     asks += [
         f"merge {link(step.url, _numbered(step.url))}"
         for _, step in _steps(basin)

@@ -35,7 +35,7 @@ def label(text: str, most: int = 40) -> str:
 def progress(basin: Basin) -> list[str]:
     """Required criteria met on the target, at the start and after each attempt: a chart and its sentence, as blocks."""
     scores = list(trend(basin).scores)
-    whole = len(basin.required)
+    whole = len(basin.counted)
     first = len(basin.history) + 1 - len(scores)
     names = list(range(first, first + len(scores)))
     if not scores:

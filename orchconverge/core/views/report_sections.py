@@ -221,7 +221,7 @@ def commands(written: Written) -> list[str]:
 
 
 def _converge(written: Written) -> list[Sequence[str]]:
-    basin, whole = written.basin, len(written.basin.required)
+    basin, whole = written.basin, len(written.basin.counted)
     scores = trend(basin).scores
     scores = scores if len(scores) > len(basin.history) else (0, *scores)
     before = dict(zip((past.number for past in basin.history), scores, strict=False))

@@ -204,7 +204,9 @@ def _branches(basin: BasinShown) -> str:
 
     landed = sum(one.phase == "grafted" or one.admitted for one in basin.branches)
     said = f"{counted(count('candidate'), 'candidate')}, {landed} grafted, {count('pruned')} pruned"
-    return said + (f", {count('failed')} no candidate" if count("failed") else "")
+    said += f", {count('failed')} no candidate" if count("failed") else ""
+    open_ones = count("spawned", "searching", "ended")
+    return said + (f", {open_ones} searching" if open_ones else "")
 
 
 def _frontier(basin: BasinShown) -> str:

@@ -1,0 +1,114 @@
+"""From a declared basin to a controller: in its own tmux session, in the foreground, or as `_drive` in that session."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchconverge import bootstrap
+from orchconverge.errors import Failed, OrchConvergeError, Refused
+
+if TYPE_CHECKING:
+    from orchconverge.app.start import Declared
+    from orchconverge.app.world import World
+    from orchconverge.config import Loaded
+
+START_SECONDS = 15.0
+CHECK_SECONDS = 5.0
+
+
+def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool, flags: dict[str, Any]) -> int:
+    """Drive here, or start a controller in the goal's own tmux session and return once it is recorded."""
+    from orchconverge.cli.status import block, code_of
+
+    if foreground:
+        from orchconverge.app.drive import drive
+
+        drive(world, declared.basin, declared.settings, declared.limits)
+        print(block(world.ledger, loaded.places, world.leases, declared.basin))
+        return code_of(world.ledger.state, declared.basin)
+    name = _open_session(world, loaded, declared, flags)
+    said = _await_start(world, declared.basin)
+    print(block(world.ledger, loaded.places, world.leases, declared.basin))
+    print(f"\nAttach: {world.panes.attach_command(name)}")
+    where = f"in this directory, on {declared.target}"
+    if declared.settings.place != "here":
+        where = f"in worktrees of its own, for the branch {declared.target}"
+    print(f"Works {where}. No sandbox: a mind can do what you can.")
+    return said
+
+
+def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[str, Any]) -> str:
+    from orchconverge.adapters.tmux import session_name
+    from orchconverge.app import handover
+    from orchconverge.ports import SessionExists
+
+    plain = session_name("convergence", declared.target, int(time.time()))
+    for name in (plain, f"{plain}-{world.host.random()[:8]}"):
+        note = handover.Handover(
+            cwd=str(world.git.root),
+            settings=declared.settings,
+            limits=declared.limits,
+            env=dict(os.environ),
+            flags={key: str(value) for key, value in flags.items()},
+            tmux=name,
+            socket=str(world.panes.socket_path),
+        )
+        handover.write(loaded.places.state, declared.basin, note)
+        try:
+            return world.panes.open(name, bootstrap.controller_argv(loaded.places.state, declared.basin)).name
+        except SessionExists:
+            continue
+    raise Failed(f"sessions called {plain} exist already", hint="orchconverge --foreground, or try again")
+
+
+def _await_start(world: World, basin: str) -> int:
+    """Until the run is recorded, and its start check passed, refused, or took longer than one waits for it."""
+    from orchconverge.app.start import until
+    from orchconverge.cli.status import code_of
+
+    state = world.ledger.state
+    runs = state.basins[basin].runs
+    if not until(world, lambda: state.basins[basin].runs > runs, seconds=START_SECONDS):
+        raise Failed(
+            f"the controller of {basin} did not start within {START_SECONDS:.0f} s",
+            hint=f"orchconverge logs {basin}; orchconverge resume {basin} --foreground shows why",
+        )
+
+    def checked() -> bool:
+        record = state.basins[basin].run
+        return record is not None and (record.checked or not record.open)
+
+    until(world, checked, seconds=CHECK_SECONDS)
+    record = state.basins[basin].run
+    if record is not None and record.stopped == "refused":
+        raise Refused(record.stop_text.partition(": ")[0], hint=record.stop_text.partition(": ")[2])
+    return 0 if record is not None and record.open else code_of(state, basin)
+
+
+@click.command(hidden=True)
+@click.argument("state", type=click.Path(path_type=Path))
+@click.argument("basin")
+def drive(state: Path, basin: str) -> int:
+    """Drive a basin in this terminal: what the goal's tmux session runs. Reads its handover."""
+    from orchconverge.app import handover
+    from orchconverge.app.drive import drive as drive_basin
+    from orchconverge.cli.status import code_of
+
+    note = handover.take(state, basin)
+    os.environ.clear()
+    os.environ.update(note.env)
+    cwd = Path(note.cwd)
+    os.chdir(cwd)
+    loaded = bootstrap.load(cwd, note.flags)
+    with bootstrap.world(cwd, loaded) as world:
+        try:
+            drive_basin(world, basin, note.settings, note.limits, tmux=note.tmux, socket=note.socket)
+        except OrchConvergeError as error:
+            world.journal.say(f"{error.message}. {error.hint}")
+            raise
+        return code_of(world.ledger.state, basin)

@@ -1,0 +1,345 @@
+"""What is shown of a state: the keys, what needs a person, how active time is told, the export, and what it costs to load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta, timezone
+
+import msgspec
+import pytest
+
+from orchconverge.core import events as e
+from orchconverge.core.happened import _WORDS, happened
+from orchconverge.core.measures import active_seconds, first_met_by, nearest, trend
+from orchconverge.core.needs import ORDER
+from orchconverge.core.projection import PHASES, Damage, Probes, Projection, exit_code, export, project
+from orchconverge.core.reducer import CASES, Fold
+from orchconverge.core.views.status import line, verbose
+from orchconverge.core.views.text import cells
+from tests import stories, tellings
+from tests.stories import Story
+from tests.tellings import MET
+
+TOP = "schema as_of utc_offset ledger needs_you next_event shown basins lock frontier events controller quota attach"
+BASIN = (
+    "id macrostate phase decision group criteria met required pending_at_lock trend attempt active_hours usd limit_first "
+    "waits_for place target session strategy work_convergence_state work_convergence_frontier work_convergence_action "
+    "work_convergence_error minds branches residue frontier "
+    "goal status elapsed progress last_result tmux_session next_attempt "
+    "stall uncharged tokens engines permissions final_steps controller attach"
+)
+
+
+def words(keys: str) -> list[str]:
+    return sorted(keys.split())
+
+
+def shown(story: Story, **probes: object) -> Projection:
+    held = {"auth": True, "mfa": True}
+    return project(story.state, probes=Probes(**({"leases": held, "tmux": held} | probes)), now=story.now)
+
+
+def json(projection: Projection) -> dict:
+    return msgspec.json.decode(msgspec.json.encode(projection))
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "story", [Story(), Story().declare(), tellings.running(), tellings.at_lock(), tellings.converged()]
+)
+def test_keys_never_vanish(story: Story) -> None:
+    whole = json(project(story.state, probes=Probes(), now=story.now, recent=story.facts))
+    assert sorted(whole) == words(TOP)
+    for basin in whole["basins"]:
+        assert sorted(basin) == words(BASIN)
+    for name, keys in (
+        ("needs_you", "basin branch command kind sentence since"),
+        ("frontier", "basin blocks from question"),
+        ("events", "at basin detail seq type what"),
+    ):
+        for item in whole[name]:
+            assert sorted(item) == words(keys)
+    for item in whole["lock"]["queue"]:
+        assert sorted(item) == words("adds basin branch flags loses met since")
+    assert sorted(whole["lock"]) == ["queue", "target"]
+    assert sorted(whole["next_event"]) == ["at", "what"]
+    assert {"seq", "bad"} <= set(whole["ledger"])
+
+
+def test_status_begins_with_the_phase_word() -> None:
+    for telling in (tellings.running, tellings.at_lock, tellings.limited, tellings.stalled, tellings.converged):
+        basin = shown(telling()).basins[0]
+        assert basin.phase in PHASES
+        assert basin.status.startswith(f"{basin.phase} (attempt ")
+
+
+def test_no_time_in_json_is_local() -> None:
+    east = tellings.running().now.astimezone(timezone(timedelta(hours=9)))
+    whole = json(project(tellings.running().state, probes=Probes(), now=east))
+    assert whole["as_of"].endswith("Z")
+    assert whole["utc_offset"] == 9 * 3600
+
+
+# --- phases and exit codes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("telling", "phase", "group", "code"),
+    [
+        (Story().declare, "WAITING", "waiting", 1),
+        (tellings.running, "RUNNING", "moving", 1),
+        (tellings.finalizing, "FINALIZING", "moving", 1),
+        (tellings.at_lock, "AT LOCK", "need you", 5),
+        (tellings.blocked, "VERDICT", "need you", 5),
+        (tellings.stalled, "STALLED", "need you", 4),
+        (tellings.limited, "LIMIT", "waiting", 3),
+        (tellings.stopped, "STOPPED", "waiting", 1),
+        (tellings.killed, "KILLED", "ended", 1),
+        (tellings.refused, "KILLED", "ended", 2),
+        (lambda: tellings.parked("quota", "no quota"), "WAITING", "waiting", 1),
+        (lambda: tellings.parked("consent", "a command"), "WAITING", "need you", 5),
+        (lambda: tellings.parked("tamper", "hooks"), "WAITING", "need you", 5),
+        (lambda: tellings.parked("lock", "candidates"), "AT LOCK", "need you", 5),
+        (lambda: tellings.parked("verdict", "cannot"), "VERDICT", "need you", 5),
+        (lambda: tellings.parked("limit", "10 attempts"), "LIMIT", "waiting", 3),
+        (lambda: tellings.stalled().start().stop("unsatisfied"), "STALLED", "need you", 4),
+        (lambda: Story().declare().start().stop("error", "a bug"), "STOPPED", "waiting", 1),
+    ],
+)
+def test_how_it_stands_in_a_word_a_group_and_an_exit_code(telling, phase: str, group: str, code: int) -> None:
+    story = telling()
+    basin = shown(story).basins[0]
+    assert (basin.phase, basin.group, exit_code(story.state, "auth")) == (phase, group, code)
+
+
+def test_converged_is_zero_even_while_the_last_steps_run() -> None:
+    story = tellings.converged()
+    assert exit_code(story.state, "mfa") == 0
+    assert shown(story).basins[0].phase == "FINALIZING"
+    assert shown(story.stop("converged", basin="mfa")).basins[0].phase == "CONVERGED"
+
+
+def test_a_run_whose_controller_is_gone_waits_for_a_person() -> None:
+    story = tellings.running()
+    assert exit_code(story.state, "auth", lease=None) == 1
+    assert exit_code(story.state, "auth", lease=False) == 5
+    assert exit_code(story.state, "nobody") == 2
+
+
+def test_unknown_is_a_phase_and_never_dead_or_done() -> None:
+    for lease in (None, False):
+        basin = shown(tellings.running(), leases={"auth": lease}).basins[0]
+        assert (basin.phase, basin.group) == ("UNKNOWN", "waiting")
+        assert "nothing changed" in basin.waits_for.what
+
+
+def test_a_lost_tmux_session_is_said_with_what_restarts_it() -> None:
+    for there, said in ((True, ""), (False, " (not found, resume restarts it)"), (None, " (tmux gave no answer)")):
+        assert shown(tellings.running(), tmux={"auth": there}).basins[0].tmux_session == stories.SESSION + said
+
+
+# --- what needs a person ---------------------------------------------------------------------------------------------
+
+
+def everything() -> Story:
+    """One basin for each kind of need."""
+    story = Story()
+    for name, reason in (("consent", "consent"), ("tamper", "tamper"), ("verdict", "verdict"), ("branch", "branch")):
+        story.declare(name).start(name, tmux=name).park(reason, f"why {name}", basin=name).wait(60.0)
+    story.declare("gone").start("gone")
+    story.declare("error").start("error").stop("error", "a bug", basin="error")
+    story.declare("limit", attempts=1).start("limit", attempts=1).check("limit")
+    story.attempt("limit", met=(), result="no_progress").stop("limit", "1 of 1 attempts", basin="limit")
+    story.declare("auth", lock="person").start().check(met=MET[:2]).begin(minds=2).wait(900.0)
+    story.ended("auth.1").ended("auth.2").candidate("auth.1", met=MET).candidate("auth.2", met=MET)
+    story.judge(met=MET[:2]).stop("waiting", "2 wait")
+    story.tell(
+        e.FrontierAdded(question="Which account may tests charge?", origin="auth.1", basin="auth", blocks="tests")
+    )
+    return story.tell(e.FrontierAdded(question="Is this worth asking?", origin="auth.1", basin="auth"))
+
+
+def test_needs_come_in_their_order_and_of_the_lock_only_its_head() -> None:
+    story = everything()
+    leases = dict.fromkeys(story.state.basins, True) | {"gone": False}
+    found = shown(story, leases=leases, ledger=Damage(lines=90, bad=2), silent={"gone": 360.0}).needs_you
+    assert tuple(need.kind for need in found) == ORDER
+    told = {need.kind: need for need in found}
+    assert told["lock"].sentence == "Decide auth.1 at the lock: 2 of 8 becomes 6 of 8"
+    assert told["lock"].command == "orchconverge lock"
+    assert told["lock"].since == story.now - timedelta(seconds=300)
+    assert told["ledger"].sentence == "2 damaged of 90 lines, skipped"
+    assert told["controller"].sentence == "The controller of gone has not been seen for 6m 00s"
+    assert told["limit"].command == "orchconverge resume limit --max-attempts 2"
+    assert told["question"].sentence == "Answer: Which account may tests charge?"
+
+
+def test_sentences_fit_the_strip_whatever_the_names() -> None:
+    name = "a" * 40
+    story = Story().declare(name, lock="person", attempts=1).start(name, attempts=1).check(name).begin(name).wait(60.0)
+    story.ended(f"{name}.1").candidate(f"{name}.1", met=MET, flags=("lockfile",)).judge(name)
+    for reason in ("limit", "stalled", "unsatisfied", "error", "waiting"):
+        if story.basin(name).running is None:
+            story.start(name, attempts=1)
+        story.stop(reason, "x" * 300, basin=name)
+        for need in shown(story).needs_you:
+            assert cells(need.sentence) <= 60
+            assert need.command.startswith("orchconverge ")
+            assert "…" not in need.command
+
+
+def test_nothing_needs_a_person_who_asked_for_the_stop() -> None:
+    for telling in (tellings.stopped, tellings.running, tellings.killed, tellings.converged, tellings.finalizing):
+        assert shown(telling()).needs_you == ()
+
+
+def test_the_line_holds_no_word_that_a_mind_wrote() -> None:
+    story = tellings.parked("consent", "#(rm -rf ~) #[bg=red] $HOME")
+    assert line(shown(story)) == "◆1 auth consent 10m"
+
+
+# --- what is counted -------------------------------------------------------------------------------------------------
+
+
+def test_active_time_goes_on_only_while_a_controller_is_known_to_work() -> None:
+    story = tellings.running()  # ten minutes by the ledger, four minutes since its last line
+    basin = story.basin()
+    assert basin.active == 600.0
+    assert active_seconds(basin, now=story.now, lease=True) == 840.0
+    assert active_seconds(basin, now=story.now, lease=True, asleep=100.0) == 740.0
+    assert active_seconds(basin, now=story.now, lease=None) == 600.0
+    assert active_seconds(basin, now=story.now, lease=False) == 600.0
+    assert active_seconds(basin, now=story.now - timedelta(days=1), lease=True) == 600.0
+    parked = tellings.parked("quota", "no quota")
+    assert active_seconds(parked.basin(), now=parked.now, lease=True) == 600.0
+    ended = tellings.stopped()
+    assert active_seconds(ended.basin(), now=ended.now + timedelta(days=2), lease=True) == ended.basin().active
+
+
+def test_time_between_two_runs_is_not_active() -> None:
+    story = tellings.stopped().wait(86400.0).start(takes_over=None).wait(10.0)
+    assert active_seconds(story.basin(), now=story.now, lease=True) == story.basin().active + 10.0
+
+
+def test_the_first_limit_is_the_one_that_is_used_most() -> None:
+    basin = tellings.seeds_example().basin()
+    assert nearest(basin, active=basin.active) == msgspec.structs.replace(
+        nearest(basin, active=0.0), kind="time", fraction=0.4611
+    )
+    assert nearest(basin, active=0.0).kind == "attempts"
+    assert nearest(Story().declare(attempts=None, hours=2.0).basin(), active=0.0).kind == "time"
+
+
+@pytest.mark.parametrize(
+    ("gains", "word"),
+    [((3, 4), "rising"), ((3, 3, 3), "flat 2"), ((4, 3), "fell"), ((3, 8), "done"), ((), None)],
+)
+def test_the_trend_is_the_targets(gains: tuple[int, ...], word: str | None) -> None:
+    names = [c.name for c in stories.AUTH]
+    story, best = Story().declare().start().check(met=names[:2]), 2
+    for count in gains:
+        story.attempt(met=names[:count], result="partial_success" if count != best else "no_progress")
+        best = count
+    assert trend(story.basin()).word == word
+    assert trend(story.basin()).scores == (2, *gains)
+
+
+def test_who_met_a_criterion_first_is_the_branch_that_landed() -> None:
+    story = tellings.seeds_example()
+    by = {c.name: first_met_by(story.state, story.basin(), c) for c in stories.AUTH}
+    assert by == {
+        "oauth": None,
+        "refresh": None,
+        "login": "auth.1",
+        "logout": "auth.3",
+        "expiry": "auth.3",
+        "tests": "auth.4",
+        "docs": None,
+        "malformed": None,
+    }
+
+
+def test_the_lock_is_first_in_first_out_over_all_basins() -> None:
+    story = everything()
+    lock = shown(story).lock
+    assert [(one.branch, one.met, one.adds, one.loses) for one in lock.queue] == [
+        ("auth.1", 6, 4, 0),
+        ("auth.2", 6, 4, 0),
+    ]
+    assert lock.target == "auth-branch"
+    auto = Story().declare().start().check(met=MET[:2]).begin().wait(9.0).ended("auth.1").candidate("auth.1", met=MET)
+    assert shown(auto).lock.queue == ()  # the controller admits it
+
+
+def test_what_comes_next_is_the_soonest_thing_that_comes_by_itself() -> None:
+    story = tellings.running()
+    coming = shown(story).next_event
+    assert coming.what == "attempt 2 of auth ends at the latest"
+    assert coming.at == story.now + timedelta(seconds=1800 - 240)
+    assert shown(tellings.limited()).next_event.what is None
+
+
+def test_details_of_other_basins_can_be_left_out() -> None:
+    story = tellings.seeds_example().declare("other")
+    whole = project(story.state, probes=Probes(), now=story.now, basin="auth")
+    short = project(story.state, probes=Probes(), now=story.now, basin="auth", details=False)
+    assert verbose(short) == verbose(whole)
+    assert short.basin("other") is not None
+    assert short.basin("other").criteria == ()  # type: ignore[union-attr]
+
+
+def test_every_fact_is_told_in_words() -> None:
+    assert set(_WORDS) == set(CASES)
+    for fact in tellings.converged().facts:
+        told = happened(fact)
+        assert told.what
+        assert told.seq == fact.seq
+
+
+# --- the export ------------------------------------------------------------------------------------------------------
+
+
+def test_the_export_has_the_seeds_shape() -> None:
+    story = tellings.seeds_example()
+    told = export(story.state, "auth", seq=story.seq)
+    assert told["goal"] == "implement complete authentication system"
+    assert told["start_time"] == "2026-11-29T13:00:07Z"
+    assert (told["current_attempt"], told["max_attempts"]) == (4, 10)
+    assert (told["elapsed_hours"], told["max_hours"]) == (1.3833, 3.0)
+    assert told["last_result"] == "partial_success"
+    assert told["success_criteria"] == {c.name: c.name in MET for c in stories.AUTH}
+    assert (told["tmux_session"], told["status"]) == (stories.SESSION, "RUNNING")
+    assert (told["basin"], told["seq"]) == ("auth", story.seq)
+    first = told["convergence_log"][0]
+    assert sorted(first) == words("attempt timestamp result progress decision text strategy approach engine charged")
+    assert (first["attempt"], first["timestamp"], first["progress"]) == (1, "2026-11-29T13:00:07Z", 37)
+
+
+def test_the_export_is_the_fold_whoever_makes_it() -> None:
+    story = tellings.converged()
+    again = Fold()
+    for fact in story.facts:
+        again.apply(fact)
+    one, other = (export(s, "mfa", seq=story.seq) for s in (story.state, again.state))
+    assert msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_status_loads_is_light() -> None:
+    code = (
+        "import sys; import orchconverge.core.projection, orchconverge.core.views.status;"
+        "print('\\n'.join({name.partition('.')[0] for name in sys.modules}))"
+    )
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    heavy = {
+        "pydantic", "pydantic_settings", "libtmux", "git", "apscheduler", "textual", "rich", "platformdirs", "psutil",
+        "statistics", "dataclasses", "asyncio", "subprocess", "tomllib", "pathlib", "logging", "hypothesis", "click",
+    }  # fmt: skip
+    assert not loaded & heavy

@@ -1,0 +1,265 @@
+"""The report: complete without its charts, and safe with what minds and repositories wrote in it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta, timezone
+
+import pytest
+
+from orchconverge.core import events as e
+from orchconverge.core.seen import Commit
+from orchconverge.core.target import Criterion
+from orchconverge.core.views.markdown import Paths, code, link, prose
+from orchconverge.core.views.report import report
+from orchconverge.core.views.report_charts import BARS, label
+from tests import tellings
+from tests.stories import CHECKOUT, Story, check, sha
+from tests.tellings import MET
+
+ROOTS = "/" + "root"
+HOSTILE = (
+    "| a | b |\n|---|---|\n<script>alert(1)</script> @octocat #1 [x](http://evil.example) ![i](javascript:x) `c` "
+    "https://evil.example www.evil.example GH-7 $E=mc^2$ **b** _i_ ~~s~~ \\| \x1b[31mred\u202etxet\u200b &lt; ```"
+)
+
+
+def told(story: Story, basin: str = "auth", **more: object) -> str:
+    return report(story.state, basin, now=story.now, seq_from=1, seq_to=story.seq, bad=0, **more)
+
+
+def section(text: str, title: str) -> str:
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_what_was_asked_for_is_all_there() -> None:
+    text = told(tellings.converged(), "mfa", facts=tellings.converged().facts)
+    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "Criteria",
+        "How it converged",
+        "Implementation timeline",
+        "Decisions",
+        "What was learned",
+        "Commands and their effect",
+        "What this report rests on",
+    ]
+    assert text.startswith("# mfa: converged\n")
+    assert "SUCCESS: 7 of 7 required criteria met (100%)" in text
+    assert "| **Attempts** | 3 of 10 |" in text
+    assert "| **Active time** | 1h 34m of 3h 00m |" in text
+    assert "merge [#221](https://example.org/shop/pull/221); answer 1 open question" in text
+    assert "Ledger lines 1 to 45, 0 bad." in text
+
+
+def test_reasons_stand_as_they_were_written_with_who_decided() -> None:
+    story = tellings.converged()
+    text = section(told(story, "mfa", facts=story.facts), "Decisions")
+    assert "| prune | mfa.3 | auto: covered | covered by .2 but for its malformed-input tests |" in text
+    assert "| part taken | mfa.3 | person: ana, tty | its malformed-input tests are stricter than the winner's;" in text
+    assert "person: ana" not in told(story, "mfa")  # without the facts the fold has kept no decider
+    assert "| prune | mfa.3 |  | covered by .2" in told(story, "mfa")
+
+
+def test_every_chart_has_its_sentence() -> None:
+    text = section(told(tellings.converged(), "mfa"), "How it converged")
+    assert text.count("```mermaid") == 2
+    assert "From 2 to 7 of 7 required criteria, the line in the chart: attempt 2 gained 4; attempt 3 gained 1;" in text
+    assert "3 spans of work" in text
+    assert "3.2 an hour of active time" in text
+
+
+@pytest.mark.parametrize("story", [Story().declare(), Story().declare().start(), Story().declare().start().check()])
+def test_nothing_is_drawn_of_less_than_two_points(story: Story) -> None:
+    assert "```" not in told(story)
+
+
+def test_charts_are_capped_and_say_so() -> None:
+    story = Story().declare(attempts=100, hours=None).start(attempts=100, hours=None, stallAfter=99).check(met=MET[:2])
+    for _ in range(BARS + 5):
+        story.attempt(met=MET[:2], result="no_progress", seconds=10.0)
+    text = told(story)
+    bars = next(line for line in text.splitlines() if line.strip().startswith("bar ["))
+    assert len(bars.split(",")) == BARS
+    assert text.count(" :done, ") == BARS
+    assert f"The chart shows the last {BARS} of {BARS + 6} points." in text
+    assert f"The chart shows the last {BARS} of {BARS + 5} bars." in text
+
+
+def test_labels_hold_nothing_that_a_chart_would_read() -> None:
+    assert label('a: b; c # d "e" [f] {g} <h> `i` %%j') == "a b c d e f g h i j"
+    assert label("\x1b[31m\n") == "unnamed"
+
+
+def test_a_run_that_is_not_over_is_not_called_a_success() -> None:
+    for telling, word in (
+        (tellings.running, "under way"),
+        (tellings.limited, "attempt limit reached"),
+        (tellings.stalled, "stalled"),
+        (tellings.blocked, "waits for a person"),
+        (tellings.stopped, "stopped"),
+        (tellings.killed, "killed"),
+        (tellings.finalizing, "all required criteria met"),
+    ):
+        assert told(telling()).splitlines()[0] == f"# auth: {word}"
+    assert told(Story().declare()).startswith("# auth: declared, never opened\n")
+
+
+def test_what_stood_in_the_way_is_named() -> None:
+    text = section(told(tellings.blocked()), "What was learned")
+    assert "- Attempt 1: verdict: no sandbox key in the environment" in text
+
+
+def test_steps_that_were_skipped_say_why() -> None:
+    story = tellings.finalizing()
+    story.tell(e.StepEnded(basin="auth", round=1, step="reviewdeep", status="skipped", detail="no engine can review"))
+    text = told(story)
+    assert "| **Review** | skipped: no engine can review |" in text
+    assert "| `/reviewdeep` | 1 |  | skipped: no engine can review |" in text
+
+
+def test_commits_are_listed() -> None:
+    commit = Commit(sha=sha("c"), author="a", committer="c", subject="add | a factor", criteria=("enrol",))
+    text = section(told(tellings.converged(), "mfa", commits=[commit]), "Implementation timeline")
+    assert f"1 commit on the target:\n\n- `{sha('c')[:7]}` add \\| a factor (`enrol`)" in text
+
+
+def test_times_are_the_readers() -> None:
+    story = tellings.converged()
+    east = story.now.astimezone(timezone(timedelta(hours=9)))
+    text = report(story.state, "mfa", now=east, seq_from=1, seq_to=2, bad=0)
+    assert "Times are UTC+0900, written 2026-11-30 01:29." in text
+    assert "2026-11-29 23:00:00, 1860s" in text
+
+
+# --- what others wrote -----------------------------------------------------------------------------------------------
+
+
+def hostile() -> Story:
+    """A run in which everything that can be text is hostile."""
+    bad = HOSTILE
+    story = Story()
+    criteria = (check("oauth", command=f"sh -c '{bad}'"), Criterion(name="judged", kind="judge", text=bad))
+    story.declare(goal=bad, macrostate=f"- {bad}", criteria=criteria, target="a|b").start()
+    story.check(met=()).attempt(
+        met=(), result="no_progress", text=bad, failure=bad, verdict=bad, approach=bad, engine=bad
+    )
+    story.begin().wait(60.0, basin="auth").ended("auth.2").candidate(
+        "auth.2", met=("oauth",), residue=(bad,), flags=(bad,)
+    )
+    story.tell(e.GraftRefused(basin="auth", branch="auth.2", tip=sha("t"), conflicts=(bad,), why=bad))
+    story.tell(e.BranchPruned(basin="auth", branch="auth.2", reason=bad, decidedBy=f"person: {bad}"))
+    story.tell(e.FrontierAdded(question=bad, origin=bad, basin="auth", blocks=bad))
+    story.judge(result="no_progress", text=bad)
+    story.park("branch", bad).wait(60.0).woke()
+    story.step("pushl", bad, url="https://evil.example/)](javascript:alert(1)) | x")
+    return story.step("reviewdeep", bad).step("copilot", bad).step("report", bad).stop("stalled", bad)
+
+
+def test_text_of_others_stays_text() -> None:
+    story = hostile()
+    commits = [Commit(sha=sha("c"), author=HOSTILE, committer=HOSTILE, subject=HOSTILE, criteria=(HOSTILE,))]
+    text = told(story, facts=story.facts, commits=commits)
+    outside = strip_code(text)
+    for found in ("<script", "@octocat", "#1 ", "http://", "https://e", "www.evil", "GH-7"):
+        assert found not in outside
+    assert not re.search(r"(?<!\\)\]\(", outside)
+    for char in "\x1b\u202e\u200b":
+        assert char not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    widths = {}
+    for row in rows:
+        widths.setdefault(bars(row), []).append(row)
+    assert set(widths) <= {3, 5, 6, 7, 9}  # the summary and the five tables, no row of any other width
+    assert text.count("\n# ") == 0
+    assert text.count("```") == 4
+
+
+def strip_code(text: str) -> str:
+    """The text without fenced blocks and code spans."""
+    out, rest = [], text
+    while "`" in rest:
+        before, _, rest = rest.partition("`")
+        if before.endswith("\\") and not before.endswith("\\\\"):
+            out.append(before)
+            continue
+        fence = "`"
+        while rest.startswith("`"):
+            fence, rest = fence + "`", rest[1:]
+        out.append(before)
+        _, _, rest = rest.partition(fence)
+    return "".join([*out, rest])
+
+
+def bars(row: str) -> int:
+    """How many bars of a row delimit cells, as GitHub counts them: those that no backslash escapes."""
+    count, at = 0, 0
+    while at < len(row):
+        at += 2 if row[at] == "\\" else 1
+        count += at <= len(row) and row[at - 1] == "|" and (at < 2 or row[at - 2] != "\\")
+    return count
+
+
+def test_no_path_of_this_machine_is_in_it() -> None:
+    story = Story().declare(goal=f"fix {CHECKOUT}/src/a.py").start(checkout=CHECKOUT).check()
+    tree = "/home/somebody/.local/share/orchconverge/shop-0a/trees/m-1f"
+    story.attempt(met=(), result="no_progress", text=f"wrote {tree}/src/b.py", failure=f"in {tree}", worktree=tree)
+    story.tell(
+        e.FrontierAdded(question=f"why {CHECKOUT}? see /home/person/x and {ROOTS}/y", origin="auth.1", basin="auth")
+    )
+    text = told(story, facts=story.facts)
+    for found in ("/home/", "somebody", "/trees/", "m-1f", ROOTS, "person", CHECKOUT):
+        assert found not in text
+    assert "fix src/a.py" in text
+    assert "wrote src/b.py" in text
+    assert "see \\~/x and \\~/y" in text
+
+
+def test_paths_are_taken_out_whole_or_not_at_all() -> None:
+    paths = Paths(["/srv/shop", "/srv/shop/trees/a"])
+    assert paths.out_of("/srv/shop/src and /srv/shopping/x") == "src and /srv/shopping/x"
+    assert paths.out_of("in /srv/shop/trees/a: done in '/srv/shop'") == "in .: done in '.'"
+    assert Paths(["/", ""]).out_of("/etc/hosts") == "/etc/hosts"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain words, 3 of 7.", "plain words, 3 of 7."),
+        ("a|b", "a\\|b"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("<b>&amp;", "&lt;b&gt;&amp;amp;"),
+        ("- item", "\\- item"),
+        ("1. item", "&#8203;1. item"),
+        ("# head", "\\# head"),
+        ("@me and a@b.c", "@&#8203;me and a@&#8203;b.c"),
+        ("see #12", "see #&#8203;12"),
+        ("http://x", "http:&#8203;//x"),
+        ("WWW.x", "WWW&#8203;.x"),
+        ("mailto:x", "mailto&#8203;:x"),
+    ],
+)
+def test_prose_escapes_what_a_forge_would_act_on(text: str, shown: str) -> None:
+    assert prose(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("pytest -q", "`pytest -q`"),
+        ("a `b` c", "``a `b` c``"),
+        ("`", "`` ` ``"),
+        ("a | b", "<code>a &#124; b</code>"),
+        ("a \\| <b>", "<code>a \\\\&#124; &lt;b&gt;</code>"),
+    ],
+)
+def test_code_cannot_be_ended_from_inside(text: str, shown: str) -> None:
+    assert code(text) == shown
+
+
+def test_only_plain_addresses_become_links() -> None:
+    assert link("https://example.org/a/pull/7#x", "#7") == "[#7](https://example.org/a/pull/7#x)"
+    for url in ("javascript:alert(1)", "https://x/)](y", "https://u@x/", "https://x/ y", "http://x/?q=<b>"):
+        assert "](" not in link(url, "#7").replace("`", "").split(" ")[0]
+        assert link(url, "#7").startswith("#7 `")
