@@ -104,7 +104,7 @@ def main() -> None:
             row = measure(Path(name), processes, chosen.rounds, max(1, chosen.appends // processes), goal)
         row.notes["file_system"] = kind
         rows.append(row)
-    finish(rows, as_json=chosen.json)
+    finish(rows, chosen)
 
 
 if __name__ == "__main__":

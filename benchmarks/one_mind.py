@@ -137,7 +137,7 @@ def main() -> None:
     memory = Row("controller while waiting, MB", "1 MB", CONTROLLER_MB, [1.0], [figures["controller_mb"]])
     core = Row("controller while waiting, of a core", "one core", IDLE_CORE, [1.0], [figures["controller_core"]])
     supervisor = Row("supervisor, MB", "1 MB", SUPERVISOR_MB, [1.0], [figures["supervisor_mb"]])
-    finish([row, memory, core, supervisor], as_json=options.json)
+    finish([row, memory, core, supervisor], options)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def main() -> None:
             "peak_mb_of_none": round(start / 1e6),
             "state_bytes_per_event": round((large - start) / chosen.events),
         }
-    finish([row], as_json=chosen.json)
+    finish([row], chosen)
 
 
 if __name__ == "__main__":

@@ -7,26 +7,46 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from _timing import Row, Wall, arguments, finish
-from replay import write
+from msgspec.structs import replace
+from replay import START, write
 
-from orchconverge.adapters.ledger import FileLedger
+from orchconverge.adapters.ledger import NAME, FileLedger
+from orchconverge.core.events import FrontierAdded
+from orchconverge.core.upcast import encode
 
 LINES = 10_000
 GOAL = 10.0
 
 
-def repository(folder: Path) -> Path:
-    """A repository with one commit whose ledger holds `LINES` realistic lines, written by our own ledger's codec."""
+def questions(folder: Path) -> None:
+    """A ledger of `LINES` short lines: open questions."""
+    folder.mkdir(parents=True)
+    with (folder / NAME).open("wb") as file:
+        for seq in range(1, LINES + 1):
+            fact = FrontierAdded(question=f"Does case {seq} matter?", origin="person")
+            file.write(encode(replace(fact, v=1, seq=seq, at=START, writer="cli")))
+
+
+def runs(folder: Path) -> None:
+    """A ledger of `LINES` lines of whole pursuits, with their evidence."""
+    write(folder, LINES)
+
+
+def repository(folder: Path, fill: Callable[[Path], object]) -> Path:
+    """A repository with one commit and a ledger of `LINES` lines."""
     env = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder)}
     who = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
     repo = folder / "repo"
+    folder.mkdir()
     subprocess.run(["git", "init", "-q", str(repo)], check=True, env=env)
     subprocess.run(["git", "-C", str(repo), *who, "commit", "-q", "--allow-empty", "-m", "start"], check=True, env=env)
     state = repo / ".git" / "orchconverge"
-    write(state, LINES)
+    fill(state)
     ledger = FileLedger(state, Wall())
     ledger.catch_up()
     assert ledger.health.lines == LINES, ledger.health
@@ -46,14 +66,19 @@ def timed(argv: list[str], cwd: Path) -> float:
 def main() -> None:
     options = arguments(__doc__ or "", rounds=25).parse_args()
     base = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    rows = []
     with tempfile.TemporaryDirectory(dir=base) as folder:
-        repo = repository(Path(folder))
-        row = Row(f"status on {LINES} lines", "python -c pass", GOAL).run(
-            lambda: timed([sys.executable, "-c", "pass"], repo),
-            lambda: timed([sys.executable, "-m", "orchconverge", "--status"], repo),
-            options.rounds,
-        )
-    finish([row], as_json=options.json)
+        for fill in (questions, runs):
+            repo = repository(Path(folder) / fill.__name__, fill)
+            row = Row(f"status on {LINES} lines of {fill.__name__}", "python -c pass", GOAL)
+            rows.append(
+                row.run(
+                    partial(timed, [sys.executable, "-c", "pass"], repo),
+                    partial(timed, [sys.executable, "-m", "orchconverge", "--status"], repo),
+                    options.rounds,
+                )
+            )
+    finish(rows, options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchconverge import whereabouts
-from orchconverge.adapters.host import SystemClock
+from orchconverge.adapters.clock import SystemClock
 from orchconverge.adapters.ledger import FileLedger
 from orchconverge.adapters.locks import FileLocks
 from orchconverge.errors import Refused

@@ -263,6 +263,11 @@ def load(repo: Repository, *, flags: Mapping[str, Any] | None = None) -> Loaded:
     )
 
 
+def without_files(repo: Repository) -> Loaded:
+    """The settings as if no file held any: what stopping a run needs where a file cannot be read. Raises `Refused`."""
+    return Loaded(Config(**_environment()), {}, places(repo), ())
+
+
 def steps(words: str | Iterable[str]) -> tuple[str, ...]:
     """The final chain that ``--final`` means, e.g. ``push,review``. Raises `Refused`."""
     try:

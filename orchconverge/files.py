@@ -26,21 +26,21 @@ _ODD: Final = {errno.ELOOP: "a symbolic link", errno.ENXIO: "not a regular file"
 
 def own_folder(folder: Path) -> None:
     """Make ``folder`` and what is missing above it, 0700. Raises `Refused` if it is something else, and `OSError`."""
+    if not os.path.lexists(folder.parent):
+        own_folder(folder.parent)
     try:
         folder.mkdir(0o700)
-    except FileNotFoundError:
-        own_folder(folder.parent)
-        own_folder(folder)
-        return
     except FileExistsError:
         pass
     else:
         folder.chmod(0o700)
         sync_folder(folder.parent)
         return
-    info = folder.stat()
+    info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode):
-        raise _refused(folder, "not a folder")
+        raise _refused(folder, "a symbolic link" if stat.S_ISLNK(info.st_mode) else "not a folder")
+    if info.st_uid != os.geteuid():
+        raise _refused(folder, f"owned by user {info.st_uid}, not by us ({os.geteuid()})")
 
 
 def sync_folder(folder: Path) -> None:
@@ -270,5 +270,5 @@ class Lines:
 def _refused(path: Path, what: str) -> Refused:
     return Refused(
         f"{path} is {what}; nothing is read from it or written to it",
-        hint="move it away, or choose another place with --state-dir",
+        hint="move it away, or choose another place with ORCHCONVERGE_STATE_DIR",
     )

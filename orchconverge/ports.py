@@ -15,6 +15,7 @@ from orchconverge.core.seen import (
     Commit,
     Ended,
     Exit,
+    Health,
     Lost,
     Machine,
     MindReport,
@@ -277,16 +278,6 @@ class Engine(Protocol):
 
     def read(self, log: bytes) -> Outcome:
         """What the output says; tolerant: any bytes give an outcome."""
-
-
-class Health(Answer, frozen=True, kw_only=True):
-    """What a ledger's reader met: whole lines, damaged ones, ones of a newer version, and a torn last one."""
-
-    lines: int = 0
-    bad: int = 0
-    illegal: int = 0
-    unknown: int = 0
-    torn: bool = False
 
 
 class Ledger(Protocol):

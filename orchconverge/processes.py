@@ -74,6 +74,18 @@ def send(process: Process, number: int) -> bool:
     return True
 
 
+def was_given(variable: str) -> bool:
+    """Whether this process, or one of its living ancestors, was started with ``variable`` in its environment."""
+    mark, pid = f"{variable}=".encode(), os.getpid()
+    while pid > 1:
+        with contextlib.suppress(OSError):  # another user's
+            if any(entry.startswith(mark) for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                return True
+        fields = _stat(pid)
+        pid = int(fields[1]) if fields is not None else 0
+    return False
+
+
 def wait_for(handles: Sequence[int], *, seconds: float) -> None:
     """Wait until the processes of all these pidfds are gone, but not longer than ``seconds``."""
     until = time.monotonic() + seconds

@@ -253,7 +253,10 @@ def _home(env: Mapping[str, str], variable: str) -> Path:
 def _state(repo: Repository, given: Path | str | None, files: tuple[SettingsFile, ...], env: Mapping[str, str]) -> Path:
     asked = given or env.get(STATE_VARIABLE) or None
     if asked is not None:
-        return Path(os.path.realpath(_expanded(str(asked), env)))
+        path = _expanded(str(asked), env)
+        if not path.is_absolute():  # it would be another place in each directory, and the controller is in its own
+            raise Refused(f"{STATE_VARIABLE} is not absolute: {asked}", hint="write the whole path")
+        return Path(os.path.realpath(path))
     for file in files:
         value = file.table.get("state_dir")
         if value is None:
@@ -270,7 +273,7 @@ def _within(root: Path, value: str, file: SettingsFile) -> Path:
     if Path(value).is_absolute() or top not in real.parents:
         raise Refused(
             f"state_dir in {file.name} leaves the repository: {value}",
-            hint=f"give a folder inside it; or, for any other place, {STATE_VARIABLE} or --state-dir",
+            hint=f"give a folder inside it; or, for any other place, {STATE_VARIABLE}",
         )
     return real
 

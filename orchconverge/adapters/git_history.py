@@ -31,7 +31,7 @@ class History:
             tree = Sha(its_tree) if sha == head else tree
             named = tuple(line.strip() for line in criteria.splitlines() if line.strip())
             commits.append(Commit(sha=Sha(sha), author=author, committer=committer, subject=subject, criteria=named))
-        changed, removed, executable = self._difference(base, head)
+        changed, removed, executable, linked = self._difference(base, head)
         return Work(
             base=base,
             head=head,
@@ -41,13 +41,17 @@ class History:
             changed=changed,
             removed_lines=removed,
             executable_changed=executable,
+            linked=linked,
         )
 
-    def _difference(self, base: Sha, head: Sha) -> tuple[tuple[str, ...], dict[str, int], tuple[str, ...]]:
+    def _difference(
+        self, base: Sha, head: Sha
+    ) -> tuple[tuple[str, ...], dict[str, int], tuple[str, ...], tuple[str, ...]]:
         flags = ["-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"]
         told = self._run(["diff-tree", *flags, "--end-of-options", base, head], deadline_seconds=SLOW_SECONDS)
         changed: list[str] = []
         executable: list[str] = []
+        linked: list[str] = []
         removed: dict[str, int] = {}
         fields = iter(os.fsdecode(told.out).split("\0")[:-1])
         for field in fields:
@@ -56,11 +60,13 @@ class History:
                 changed.append(path)
                 if after != "000000" and (before == "100755") != (after == "100755"):
                     executable.append(path)
+                if after == "160000":
+                    linked.append(path)
             else:
                 _, lost, path = field.split("\t", 2)
                 if lost not in ("-", "0"):
                     removed[path] = int(lost)
-        return tuple(changed), removed, tuple(executable)
+        return tuple(changed), removed, tuple(executable), tuple(linked)
 
     def subjects(self, base: Sha, head: Sha) -> tuple[str, ...]:
         """The subjects of what ``head`` adds to ``base``, oldest first."""

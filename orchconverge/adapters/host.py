@@ -1,30 +1,16 @@
-"""The machine under us: memory, disk, who and where this process is, time."""
+"""The machine under us: memory, disk, who and where this process is."""
 
 from __future__ import annotations
 
 import os
 import platform
-import time
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from orchconverge import processes
 from orchconverge.core.values import Process
 from orchconverge.ports import Machine
-
-
-class SystemClock:
-    """Monotonic and wall time. Monotonic time stands still while the machine is suspended (Linux `CLOCK_MONOTONIC`)."""
-
-    def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
-        return time.monotonic()
-
-    def now(self) -> datetime:
-        """UTC."""
-        return datetime.now(UTC)
 
 
 class SystemHost:

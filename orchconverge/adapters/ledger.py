@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -16,11 +16,14 @@ from orchconverge.core import upcast
 from orchconverge.core.events import AnyFact
 from orchconverge.core.reducer import State
 from orchconverge.core.replay import Replay
+from orchconverge.core.seen import Answer, Health
 from orchconverge.core.upcast import Damaged, Newer
 from orchconverge.core.values import Writer
 from orchconverge.errors import Illegal, NotDurable, Refused
 from orchconverge.files import BLOCK_BYTES, Lines, OwnLock, open_own, own_folder, sync_folder
-from orchconverge.ports import Answer, Clock, Health
+
+if TYPE_CHECKING:
+    from orchconverge.ports import Clock
 
 NAME: Final = "ledger.jsonl"
 KEPT: Final = 3
@@ -31,9 +34,9 @@ LOCK_SECONDS: Final = 30.0
 _HINTS: Final = {
     errno.ENOSPC: "make room there and go on: nothing has to be repaired",
     errno.EDQUOT: "make room there and go on: nothing has to be repaired",
-    errno.EROFS: "make the file system writable, or choose another place with --state-dir",
-    errno.EACCES: "make it writable for this user, or choose another place with --state-dir",
-    errno.EPERM: "make it writable for this user, or choose another place with --state-dir",
+    errno.EROFS: "make the file system writable, or choose another place with ORCHCONVERGE_STATE_DIR",
+    errno.EACCES: "make it writable for this user, or choose another place with ORCHCONVERGE_STATE_DIR",
+    errno.EPERM: "make it writable for this user, or choose another place with ORCHCONVERGE_STATE_DIR",
 }
 
 

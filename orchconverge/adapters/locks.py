@@ -12,7 +12,6 @@ Locks are taken in this order and given back in the opposite one; nobody takes o
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import sys
@@ -40,7 +39,11 @@ def lock_path(folder: Path, name: str) -> Path:
 def _slug(text: str) -> str:
     raw = os.fsencode(text)
     safe = re.sub(rb"[^A-Za-z0-9._-]|^\.", lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
-    return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}%{hashlib.sha256(raw).hexdigest()[:32]}"
+    if len(safe) <= _LONGEST:
+        return safe
+    import hashlib  # 3 ms, and only for a name that is too long
+
+    return f"{safe[:_LONGEST]}%{hashlib.sha256(raw).hexdigest()[:32]}"
 
 
 def tell(text: str) -> None:
@@ -88,7 +91,7 @@ class FileLocks:
         except OSError as error:
             raise Failed(
                 f"the lock {path} cannot be taken: {error.strerror}",
-                hint="make room there, or choose another place with --state-dir",
+                hint="make room there, or choose another place with ORCHCONVERGE_STATE_DIR",
             ) from error
         if not taken:
             lock.close()

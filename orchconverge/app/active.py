@@ -13,9 +13,10 @@ class ActiveTime:
         self._last = clock.monotonic()
         self.seconds = seconds
 
-    def tick(self, *, waiting: bool) -> None:
-        """Add what has passed since the last tick, unless the run waits."""
+    def tick(self, *, waiting: bool, least: float) -> None:
+        """Add what has passed since the last tick, unless the run waits. ``least`` is what the ledger says by now."""
         now = self._clock.monotonic()
+        self.seconds = max(self.seconds, least)
         if not waiting:
             self.seconds += max(0.0, now - self._last)
         self._last = now

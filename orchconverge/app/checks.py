@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from orchconverge.app.environment import allowed
+from orchconverge.app.finalizer import REPORTS
 from orchconverge.app.trees import SetupFailed, Trees
 from orchconverge.app.world import World, check_name
 from orchconverge.core.flags import matches
@@ -34,6 +35,7 @@ class Checks:
         self.answers: dict[Key, Evidence] = {}
         self.awaited: dict[Key, tuple[str, Sha]] = {}
         self.lost: dict[str, int] = {}
+        self.ending: list[str] = []
         self.swept: set[str] = set()
         self.unsure: dict[str, int] = {}
 
@@ -162,7 +164,8 @@ class Checks:
             met = "error" if merges is None else "yes" if merges else "no"
             excerpt = "" if merges else f"conflicts with {run.settings.onto}"
         else:
-            changed = set(git.work(base, commit).changed) if base != commit else set()
+            work = git.work(base, commit).changed if base != commit else ()
+            changed = {path for path in work if not path.startswith(f"{REPORTS}/")}  # those are ours, and no work
             if criterion.kind == "changed":
                 met = "yes" if changed else "no"
             else:
@@ -176,15 +179,17 @@ class Checks:
             self.ask(basin, run, key, commit)
 
     def names(self) -> list[str]:
-        """What is awaited, by supervised name."""
-        return [name for name, _ in self.awaited.values()]
+        """What is awaited, or was told to end, by supervised name."""
+        return [*(name for name, _ in self.awaited.values()), *self.ending]
 
     def alive(self) -> bool:
         """Whether a check or setup of this basin may still run, those included that a lost controller started."""
         return any(self._may_run(name) for name in self._all())
 
     def end(self) -> None:
-        """End the checks and setups that run, and what is left of those whose supervisor was killed."""
+        """End the checks and setups that run, and what is left of those whose supervisor was killed; await none any more."""
+        self.awaited.clear()
+        self.ending = [name for name in self._all() if self._may_run(name)]
         for name in self._all():
             self.world.supervisors.stop(name)
             if isinstance(self.world.supervisors.probe(name), Lost) and name not in self.swept:

@@ -39,10 +39,14 @@ def named(world: World, name: str | None, *, verb: str, wanted: Callable[[Basin]
     return found[0]
 
 
+def steps_left(basin: Basin) -> bool:
+    """Whether a round of final steps was begun and has steps to go."""
+    return not basin.chain.stale and basin.run is not None and not set(basin.run.settings.chain) <= set(basin.chain.names)
+
+
 def unfinished(basin: Basin) -> bool:
     """Whether a resume has something to do: an open basin, or a converged one whose run or final steps are not over."""
-    left = not basin.chain.stale and basin.run is not None and set(basin.run.settings.chain) - set(basin.chain.names)
-    return basin.phase == "open" or (basin.phase == "converged" and bool(basin.running is not None or left))
+    return basin.phase == "open" or (basin.phase == "converged" and (basin.running is not None or steps_left(basin)))
 
 
 # --- stop ------------------------------------------------------------------------------------------------------------

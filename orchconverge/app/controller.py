@@ -33,6 +33,9 @@ TROUBLES_AT_MOST = 6
 """Turns in a row in which something outside failed, before the run waits `RETRY_LATER` seconds and says what for."""
 ILLEGAL_AT_MOST = 5
 START_AT_MOST = 3
+TARGET_FRESH = 1.0
+"""Seconds for which a look at the target counts, if nothing else happened."""
+SEARCHING = (Phase.SPAWNED, Phase.SEARCHING)
 
 
 class Controller:
@@ -49,12 +52,14 @@ class Controller:
         self.ends: dict[str, MindEnd] = {}
         self.works: dict[str, Work] = {}
         self.target: TargetSeen | None = None
+        self.looked = float("-inf")
         self.fingerprint = ""
         self.wake: float | None = None
         self.awaited: dict[str, str] = {}
         self.starts: dict[str, int] = {}
         self.illegal = 0
         self.troubles = 0
+        self.held = False
         self.exported = float("-inf")
         self.seq = 0
         self.finished = False
@@ -88,6 +93,7 @@ class Controller:
                 fresh = self._turn()
                 self.troubles = 0
             except NotDurable as error:
+                self.held = True
                 self._again(f"{error.message}. Nothing is acknowledged")
             except Illegal as error:
                 self._overtaken(error)
@@ -99,16 +105,18 @@ class Controller:
 
     def _begin(self) -> None:
         """Once: what git looks like before anything runs, and what a lost controller left half done."""
-        if not self.fingerprint:
+        if not self.fingerprint and not self._ending():
             self.grafts.find(self.world.ledger.state, self.basin)
             self.trees.remove_settled(self.world.ledger.state)
-            self.fingerprint = self.world.git.fingerprint()
+            self.fingerprint = self.record.fingerprint or self.world.git.fingerprint()
 
     def _turn(self) -> bool:
         """Look, decide and act once. True if there is something new to decide on."""
         fresh = False
         self.world.ledger.catch_up()
-        self.active.tick(waiting=self.record.waiting is not None if self.basin.running else True)
+        waiting = self.held or self.basin.running is None or self.record.waiting is not None
+        self.active.tick(waiting=waiting, least=self.basin.active)
+        self.held = False
         self.checks.poll(self.basin, self.record)
         for action in decide(self.world.ledger.state, self.look(), self.now()):
             fresh = self.perform[type(action)](action) or fresh
@@ -133,12 +141,13 @@ class Controller:
     def _wait(self) -> None:
         """Until something under way ends, somebody appends, a signal comes, or time is due. A floor wakes us anyway."""
         until = self.world.clock.monotonic() + FLOOR
-        self.target = None
         self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
+        if self.world.clock.monotonic() - self.looked >= TARGET_FRESH:
+            self.target = None
 
     def _under_way(self) -> list[str]:
         attempt = self.basin.attempt
-        minds = [mind_name(b) for b in attempt.branches if self._branch(b).phase is not Phase.ENDED] if attempt else []
+        minds = [mind_name(b) for b in attempt.branches if self._branch(b).phase in SEARCHING] if attempt else []
         step = self.steps.name(self.basin)
         return [*minds, *self.checks.names(), *self.awaited.values(), *([step] if step else [])]
 
@@ -208,8 +217,7 @@ class Controller:
     def _probes(self, basin: Basin) -> dict[str, Probe]:
         if basin.attempt is None:
             return {}
-        searching = (Phase.SPAWNED, Phase.SEARCHING)
-        names = [b for b in basin.attempt.branches if self._branch(b).phase in searching]
+        names = [b for b in basin.attempt.branches if self._branch(b).phase in SEARCHING]
         return {name: self.world.supervisors.probe(mind_name(name)) for name in names}
 
     # --- what is done: each returns whether there is something new to decide on ----------------------------------------
@@ -265,6 +273,7 @@ class Controller:
             checkout=git.checkout(place) if place is not None else None,
             fingerprint=git.fingerprint(),
         )
+        self.looked = self.world.clock.monotonic()
         return True
 
     def _look_at_work(self, action: a.LookAtWork) -> bool:
@@ -276,6 +285,7 @@ class Controller:
     def _start_mind(self, action: a.StartMind) -> bool:
         """Start a mind; one that cannot be started is a failed branch, after a few tries."""
         branch = self._branch(action.branch)
+        self.awaited.pop(branch.id, None)
         try:
             awaited = self.minds.start(self.world.ledger.state, self.basin, self.record, branch)
         except (Failed, Refused) as error:
@@ -284,7 +294,6 @@ class Controller:
             if (isinstance(error, Refused) or tries >= START_AT_MOST) and self._withdrawn(mind_name(branch.id)):
                 self.write(BranchFailed(basin=branch.basin, branch=branch.id, reason=error.message))
             return True
-        self.awaited.pop(branch.id, None)
         if awaited:
             self.awaited[branch.id] = awaited
         return False

@@ -29,6 +29,7 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
             settings=settings,
             limits=limits,
             takesOver=open_run.id if open_run is not None else None,
+            fingerprint=(open_run.fingerprint if open_run is not None else "") or _fingerprint(world),
         )
         controller = Controller(world, basin)
         controller.write(fact)
@@ -38,6 +39,14 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
         world.ledger.backup()
     finally:
         lease.release()
+
+
+def _fingerprint(world: World) -> str:
+    """What git runs with now; empty if it does not answer: the controller then asks it again."""
+    try:
+        return world.git.fingerprint()
+    except (Failed, OSError):
+        return ""
 
 
 def announce(world: World, settings: Settings, limits: Limits) -> None:

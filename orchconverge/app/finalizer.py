@@ -171,7 +171,7 @@ def step(closing: Closing, name: str, basin: str) -> StepResult:
     try:
         return STEPS[name](closing, record, record.run, facts)
     except OrchConvergeError as error:
-        return StepResult(status="failed", detail=error.message)
+        return StepResult(status="failed", detail=f"{error.message}. {error.hint}" if error.hint else error.message)
     except OSError as error:
         return StepResult(status="failed", detail=f"{error.strerror}: {error.filename}")
 

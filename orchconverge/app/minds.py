@@ -21,6 +21,7 @@ from orchconverge.ports import Brief, Checkout, Launch, Outcome, SessionExists, 
 
 MOST_LOG = 64 << 20
 MOST_REPORT = 64 << 10
+UNREAD_AT_MOST = 3
 BEFORE = "before"
 """The file of a mind's folder with the paths that were uncommitted when it began, NUL between them."""
 
@@ -32,6 +33,7 @@ class Minds:
         self.world = world
         self.trees = trees
         self.sessions: dict[str, str] = {}
+        self.unread: dict[Path, int] = {}
 
     def start(self, state: State, basin: Basin, run: Run, branch: Branch) -> str:
         """Start a mind that is recorded as spawned. Returns what is still awaited first, or an empty string.
@@ -156,9 +158,13 @@ class Minds:
         )
 
     def _checkout(self, path: Path) -> Checkout | None:
+        """How a mind's tree stands. Asked again if git fails, but a tree that a mind broke does not hold up the run."""
         try:
             return self.world.git.checkout(path)
         except (OrchConvergeError, OSError):
+            self.unread[path] = self.unread.get(path, 0) + 1
+            if path.is_dir() and self.unread[path] < UNREAD_AT_MOST:
+                raise
             return None
 
     def _outcome(self, state: State, branch: Branch, name: str) -> Outcome:

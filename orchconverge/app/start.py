@@ -209,9 +209,10 @@ def _one_in_place(world: World, settings: Settings) -> None:
     for other in world.ledger.state.open_runs:
         theirs = other.running.settings if other.running is not None else None
         if theirs is not None and theirs.place == "here" and theirs.checkout == settings.checkout:
+            gone = world.leases.held(f"lease/{other.id}") is False
             raise Refused(
-                f"{other.id} runs in this checkout",
-                hint=f"wait for it, orchconverge stop {other.id}, or --worktree",
+                f"{other.id} {'lost its controller' if gone else 'runs'} in this checkout",
+                hint=f"{'orchconverge resume' if gone else 'wait for it, or orchconverge stop'} {other.id}, or --worktree",
             )
 
 

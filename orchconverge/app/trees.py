@@ -83,9 +83,18 @@ class Trees:
         return name
 
     def remove_mind(self, branch: Branch) -> None:
-        """Remove a settled mind's worktree; its commits and leftovers are on keep-refs."""
-        if branch.place == "fresh":
-            self._remove(Path(branch.worktree))
+        """Remove a settled mind's worktree, once what it has checked out is on a keep-ref; its leftovers are already."""
+        path = Path(branch.worktree)
+        if branch.place != "fresh":
+            return
+        try:
+            head = self.world.git.checkout(path).head if (path / ".git").exists() else None
+            if head is not None:
+                self.world.git.keep(branch.id, head)
+        except Failed as error:
+            self.world.journal.say(f"kept {path.name}: {error.message}")
+            return
+        self._remove(path)
 
     def remove_settled(self, state: State) -> None:
         """Remove what a lost controller had no time to: the worktrees of minds whose attempt is over."""

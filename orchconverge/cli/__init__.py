@@ -47,12 +47,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
     bootstrap.clean_environment()
     try:
-        from orchconverge.cli.group import command
-
         words = rewritten(given)
-        if "ORCHCONVERGE_BRIEF" in os.environ and words and words[0] not in ALLOWED_INSIDE:
+        if words and words[0] not in ALLOWED_INSIDE and _in_a_mind():
             raise Refused("this is a mind: it may look, not start, stop or decide", hint="orchconverge status")
-        code = command(words)
+        code = _called(words)
     except OrchConvergeError as error:
         _say(error.message, error.hint)
         code = error.exit_code
@@ -65,6 +63,28 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except Exception:
         code = _internal()
     raise SystemExit(code if _flushed() else code or 1)
+
+
+def _in_a_mind() -> bool:
+    """Whether a mind runs this, by its environment or an ancestor's: `env -u` hides nothing."""
+    from orchconverge.processes import was_given
+
+    return was_given("ORCHCONVERGE_BRIEF")
+
+
+def _called(words: list[str]) -> int:
+    """Run one command. Looking, as agents and prompts do it every few seconds, goes without click, which costs 20 ms."""
+    looks = {"--verbose": "verbose", "-v": "verbose", "--json": "as_json", "--line": "line", "--exit-code": "with_code"}
+    if words[:1] == ["status"] and set(words[1:]) <= set(looks):
+        from orchconverge.cli.look import show
+
+        asked = {looks[word] for word in words[1:]}
+        return show(
+            verbose="verbose" in asked, as_json="as_json" in asked, line="line" in asked, with_code="with_code" in asked
+        )
+    from orchconverge.cli.group import command
+
+    return command(words)
 
 
 def _open_streams() -> None:

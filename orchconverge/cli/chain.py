@@ -78,6 +78,7 @@ def report(basin: str | None) -> int:
     basins, newest = closing.ledger.state.basins, closing.ledger.state.newest
     chosen = basin or (newest.id if newest is not None else None)
     if chosen is None or chosen not in basins:
-        raise Refused(f"no destination is called {chosen}" if chosen else "no destination in this repository")
+        said = f"no destination is called {chosen}" if chosen else "no destination in this repository"
+        raise Refused(said, hint="orchconverge status shows what there is")
     print(told(closing, basins[chosen], facts=facts, now=datetime.now(UTC)))
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchconverge import bootstrap
-from orchconverge.errors import Failed, OrchConvergeError, Refused
+from orchconverge.errors import INTERRUPTED, Failed, OrchConvergeError, Refused
 
 if TYPE_CHECKING:
     from orchconverge.app.start import Declared
@@ -23,14 +23,16 @@ CHECK_SECONDS = 5.0
 
 def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool, flags: dict[str, Any]) -> int:
     """Drive here, or start a controller in the goal's own tmux session and return once it is recorded."""
-    from orchconverge.cli.status import block, code_of
+    from orchconverge.cli.look import block, code_of
 
     if foreground:
         from orchconverge.app.drive import drive
 
         drive(world, declared.basin, declared.settings, declared.limits)
         print(block(world.ledger, loaded.places, world.leases, declared.basin))
-        return code_of(world.ledger.state, declared.basin)
+        record = world.ledger.state.basins[declared.basin].run
+        interrupted = world.wakeups.stopping() and record is not None and record.stopped == "stopped"
+        return INTERRUPTED if interrupted else code_of(world.ledger.state, declared.basin)
     name = _open_session(world, loaded, declared, flags)
     said = _await_start(world, declared.basin)
     print(block(world.ledger, loaded.places, world.leases, declared.basin))
@@ -69,7 +71,7 @@ def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[
 def _await_start(world: World, basin: str) -> int:
     """Until the run is recorded, and its start check passed, refused, or took longer than one waits for it."""
     from orchconverge.app.start import until
-    from orchconverge.cli.status import code_of
+    from orchconverge.cli.look import code_of
 
     state = world.ledger.state
     runs = state.basins[basin].runs
@@ -97,7 +99,7 @@ def drive(state: Path, basin: str) -> int:
     """Drive a basin in this terminal: what the goal's tmux session runs. Reads its handover."""
     from orchconverge.app import handover
     from orchconverge.app.drive import drive as drive_basin
-    from orchconverge.cli.status import code_of
+    from orchconverge.cli.look import code_of
 
     note = handover.take(state, basin)
     os.environ.clear()

@@ -100,7 +100,7 @@ def resume(basin: str | None, foreground: bool, **given: Any) -> int:  # noqa: A
 
 def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -> Declared:
     """The run as it was, with what is given now put in its place. Raises `Refused` where nothing is left to do."""
-    from orchconverge.app.control import unfinished
+    from orchconverge.app.control import steps_left, unfinished
     from orchconverge.app.start import Declared
     from orchconverge.core.outlook import outlook
     from orchconverge.core.seen import Now
@@ -117,7 +117,7 @@ def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -
         active_started=float("inf"),
     )
     now = Now(active=basin.active, mono=0.0, wall=world.clock.now())
-    look = outlook(basin, run, now) if basin.attempt is None and basin.chain.stale else None
+    look = outlook(basin, run, now) if basin.attempt is None and not steps_left(basin) else None
     if look is not None and look.stop == "limit" and basin.run.stopped == "limit":
         raise Refused(
             f"{basin.id} is at its limit: {look.text}", hint="raise it: orchconverge --resume --max-attempts N"
@@ -271,7 +271,7 @@ def consent(loaded: Loaded) -> None:
 
     if not loaded.asked:
         return
-    from orchconverge.adapters.host import SystemClock
+    from orchconverge.adapters.clock import SystemClock
 
     ledger = FileLedger(loaded.places.state, SystemClock())
     try:

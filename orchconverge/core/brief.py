@@ -140,7 +140,10 @@ def _paths(paths: tuple[str, ...]) -> str:
 def _rules(basin: Basin, branch: Branch, theirs: Sequence[str]) -> str:
     listed = ", ".join(f"`{clean(path)}`" for path in theirs[:THEIRS])
     more = f" and {len(theirs) - THEIRS} more" if len(theirs) > THEIRS else ""
-    kept = f"- A person has these uncommitted: {listed}{more}. Leave them out of your commits (no `add -A`)."
+    kept = (
+        f"- A person has these uncommitted, some perhaps staged: {listed}{more}. Leave them out of your commits: "
+        "no `git add -A`, and name your own paths, `git commit -m MESSAGE -- PATH…`."
+    )
     names = ", ".join(c.name for c in basin.criteria if c.in_loop and not c.condition)
     return "\n".join(
         [

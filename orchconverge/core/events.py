@@ -309,7 +309,7 @@ class SessionClosed(Fact, frozen=True, kw_only=True, tag="session.closed"):
 
 
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run.started"):
-    """A controller holds the basin's lease and drives it. ``takesOver`` names the run whose controller is gone."""
+    """A controller drives the basin. ``takesOver``: the run whose controller is gone, with its ``fingerprint`` of git."""
 
     basin: BasinId
     run: NonBlank
@@ -317,6 +317,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run.started"):
     settings: Settings
     limits: Limits
     takesOver: str | None = None
+    fingerprint: str = ""
 
 
 class RunWaiting(Fact, frozen=True, kw_only=True, tag="run.waiting", rename={"reason": "for"}):
@@ -326,7 +327,7 @@ class RunWaiting(Fact, frozen=True, kw_only=True, tag="run.waiting", rename={"re
     reason: WaitFor
     text: str
     engine: str | None = None
-    until: datetime | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class RunWoke(Fact, frozen=True, kw_only=True, tag="run.woke"):

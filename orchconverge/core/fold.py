@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -54,6 +55,7 @@ class Fold:
         self.consents: dict[str, str] = {}
         self.results: dict[str, dict[tuple[str, str, str], v.Evidence]] = {}
         self.waves: dict[str, tuple[str, ...]] = {}
+        self._late: dict[str, tuple[float, datetime | None]] = {}
         self.state = State(
             basins=MappingProxyType(self.basins),
             branches=MappingProxyType(self.branches),
@@ -66,6 +68,11 @@ class Fold:
 
     def apply(self, fact: v.Fact) -> None:
         """Fold one fact. Raises `Illegal` before any change if the rules do not allow it here."""
+        self.take(fact)
+        self.settle()
+
+    def take(self, fact: v.Fact) -> None:
+        """Fold one of many facts; `settle` follows the last one. Raises `Illegal` as `apply` does."""
         CASES[type(fact)](self, fact)
         if fact.seq > self.seq:
             self.seq = fact.seq
@@ -103,12 +110,25 @@ class Fold:
         return basin, basin.attempt
 
     def put(self, basin: Basin, fact: v.Fact, **changes: Any) -> None:  # noqa: ANN401 - fields of Basin, checked by replace
-        """Replace a basin's record, moving its active time on."""
+        """Replace a basin's record, moving its active time on. Time alone is written later, by `settle`: most facts move it."""
         if fact.active is not None:
-            changes["active_at"] = fact.at
-            if fact.active > basin.active:
-                changes["active"] = fact.active
-        self.basins[basin.id] = replace(basin, **changes) if changes else basin
+            self._late[basin.id] = (max(fact.active, self.active(basin)), fact.at)
+        if changes:
+            late = self._late.pop(basin.id, None) if "active" in changes else None
+            if late is not None:
+                changes["active_at"] = late[1]
+            self.basins[basin.id] = replace(basin, **changes)
+
+    def active(self, basin: Basin) -> float:
+        """A basin's active time in seconds, what is not written into its record yet included."""
+        late = self._late.get(basin.id)
+        return basin.active if late is None else max(basin.active, late[0])
+
+    def settle(self) -> None:
+        """Write the active times that moved into the records. What reads the state has to find them there."""
+        for name, (active, at) in self._late.items():
+            self.basins[name] = replace(self.basins[name], active=active, active_at=at)
+        self._late.clear()
 
     def remember(self, basin: str, evidence: tuple[v.Evidence, ...]) -> None:
         """Keep answers for reuse within the run."""

@@ -131,7 +131,8 @@ def _result(
         return "partial_success"
     if any(b.limit is not None for b in branches) and not landed:
         return "quota"
-    if any(b.reason in ("lost", "killed") for b in branches) and not landed:
+    never_began = all(b.phase is Phase.FAILED and b.process is None for b in branches)
+    if (never_began or any(b.reason in ("lost", "killed") for b in branches)) and not landed:
         return "interrupted"
     if any(b.verdict is not None for b in branches):
         return "verdict"

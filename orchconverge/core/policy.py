@@ -27,6 +27,9 @@ from orchconverge.core.values import Evidence, Place, WaitFor
 BEFORE_CONVERGED = ("pushl", "reviewdeep")
 """`basin.converged` follows these steps of the chain: the review may still turn a success down."""
 SMALLEST_DEADLINE = 1.0
+TAMPERED = (
+    "git's configuration, hooks or attributes changed during the run: undo that, or, if it is right, stop and resume"
+)
 UNKNOWN_QUOTA = timedelta(minutes=30)
 """How long to wait for a quota whose engine did not say when it comes back."""
 
@@ -47,7 +50,7 @@ def decide(state: State, seen: Seen, now: Now) -> list[Action]:
         session = basin.session or f"session-{basin.id}"
         return [Append(fact=e.SessionOpened(session=session, basin=basin.id, tmux=run.controller.tmux))]
     if seen.fingerprint and seen.target is not None and seen.target.fingerprint not in ("", seen.fingerprint):
-        return _wait(basin, "tamper", "git's configuration, hooks or attributes changed during the run: look at them")
+        return _wait(basin, "tamper", TAMPERED)
     if basin.attempt is not None:
         return turn(state, seen, now, basin, run, basin.attempt)
     return _between(state, seen, now, basin, run)

@@ -30,15 +30,16 @@ class Replay:
                 if line.strip():
                     self._one(line, keep, after)
             return
-        apply = self.fold.apply
+        take = self.fold.take
         for number, fact in enumerate(facts, self.lines + 1):
             try:
-                apply(fact)
+                take(fact)
             except Illegal as error:
                 self._count_illegal(number, error)
                 continue
             if keep is not None and fact.seq > after:
                 keep.append(fact)
+        self.fold.settle()
         self.lines += len(facts)
         self.seq += len(facts)
         self._gap = False

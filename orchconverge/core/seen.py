@@ -91,7 +91,10 @@ class Checkout(Answer, frozen=True, kw_only=True):
 
 
 class Work(Answer, frozen=True, kw_only=True):
-    """What stands between ``base`` and ``head``. ``changed`` are paths; ``removed_lines`` maps a path to lines deleted."""
+    """What stands between ``base`` and ``head``. ``changed`` are paths; ``removed_lines`` maps a path to lines deleted.
+
+    ``linked`` are paths that became a commit of another repository, which a push of this one does not take along.
+    """
 
     base: Sha
     head: Sha
@@ -101,6 +104,7 @@ class Work(Answer, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     removed_lines: Mapping[str, int] = {}
     executable_changed: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
 
 
 class Squash(Answer, frozen=True, kw_only=True):
@@ -138,6 +142,16 @@ class Machine(Answer, frozen=True, kw_only=True):
 
     memory_free: int | None = None
     disk_free: int | None = None
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    """What a ledger's reader met: whole lines, damaged ones, ones of a newer version, and a torn last one."""
+
+    lines: int = 0
+    bad: int = 0
+    illegal: int = 0
+    unknown: int = 0
+    torn: bool = False
 
 
 class MindEnd(Answer, frozen=True, kw_only=True):

@@ -197,6 +197,7 @@ class Run(Record, frozen=True, kw_only=True):
     active_started: float = 0.0
     epoch: int = 1
     """Counts the runs that were not taken over: answers of checks are shared within one, never across."""
+    fingerprint: str = ""
 
 
 class Context(Record, frozen=True, kw_only=True):

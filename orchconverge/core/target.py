@@ -66,7 +66,7 @@ class Termination(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
 
     attempts: Annotated[int, Meta(ge=1)] | None = None
     hours: Annotated[float, Meta(gt=0)] | None = None
-    until: datetime | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
 
     def __post_init__(self) -> None:
         if self.attempts is None and self.hours is None and self.until is None:

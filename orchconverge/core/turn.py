@@ -19,7 +19,7 @@ from orchconverge.core.actions import (
     Squash,
     StartMind,
 )
-from orchconverge.core.flags import flags
+from orchconverge.core.flags import flags, matches
 from orchconverge.core.outlook import judged
 from orchconverge.core.places import misplaced
 from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, TargetSeen, Work
@@ -198,7 +198,7 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         commits=len(work.commits),
         usage=branch.usage or Usage(),
         admitted=branch.place == "here",
-        flags=(*_swept(work, end), *flags(work, basin.criteria, basin.may_change)),
+        flags=(*_foreign(work, end, basin), *flags(work, basin.criteria, basin.may_change)),
         residue=end.report.residue,
     )
     questions = [q for q in end.report.frontier if q not in state.frontier]
@@ -206,9 +206,11 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
     return [*asked, Append(fact=candidate)]
 
 
-def _swept(work: Work, end: MindEnd) -> list[str]:
-    """What a mind committed of the changes that a person had not: flagged, so that a person is asked."""
-    return [f"your uncommitted changes: {path}" for path in end.theirs if path in work.changed]
+def _foreign(work: Work, end: MindEnd, basin: Basin) -> list[str]:
+    """Flags on what is not the mind's to commit: a person's own changes, and commits that only this machine has."""
+    swept = [f"your uncommitted changes: {path}" for path in end.theirs if path in work.changed]
+    linked = [path for path in work.linked if not any(matches(path, glob) for glob in basin.may_change)]
+    return [*swept, *(f"commit of another repository: {path}" for path in linked)]
 
 
 def _not_a_candidate(branch: Branch, end: MindEnd, work: Work) -> str:

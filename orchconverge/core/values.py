@@ -88,7 +88,7 @@ class Limit(Value, frozen=True, kw_only=True):
     """An engine said that its quota is used up; ``until`` is its own reset time where it gave one."""
 
     engine: str
-    until: datetime | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class Process(Value, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class Limits(Value, frozen=True, kw_only=True):
 
     attempts: int | None = None
     hours: float | None = None
-    until: datetime | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
     usd: float | None = None
     tokens: int | None = None
     minds: int | None = None
@@ -158,7 +158,7 @@ class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
 
     v: Annotated[int, Meta(ge=0)] = 0
     seq: Annotated[int, Meta(ge=0)] = 0
-    at: datetime | None = None
+    at: Annotated[datetime, Meta(tz=True)] | None = None
     writer: Writer | None = None
     active: float | None = None
 

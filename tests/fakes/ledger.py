@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from orchconverge.core import upcast
@@ -33,6 +35,7 @@ class MemoryLedger:
         self._unseen: list[AnyFact] = []
         self._failures = 0
         self._error: Exception | None = None
+        self.copies: list[bytes] = []
 
     def fail_next(self, n: int, error: Exception) -> None:
         """Raise ``error`` from each of the next ``n`` appends that are legal; nothing is written."""
@@ -81,6 +84,10 @@ class MemoryLedger:
         self._offset += len(line)
         self._replay.passed(again.seq)
         return again
+
+    def backup(self) -> Path | None:
+        self.copies.append(bytes(self.shelf.content))
+        return None
 
     def _begin(self) -> None:
         if not self._begun:

@@ -61,7 +61,7 @@ def _ended(fold: Fold, fact: e.BranchEnded) -> None:
         error=fact.error[:TEXT],
     )
     began = basin.attempt.active if basin.attempt is not None else 0.0
-    active = max(basin.active, began + fact.seconds)
+    active = max(fold.active(basin), began + fact.seconds)
     _context_seen(fold, basin, branch.engine, fact)
     active = max(active, fact.active or 0.0)
     quota = fact.limit or basin.quota
@@ -94,7 +94,7 @@ def _candidate(fold: Fold, fact: e.BranchCandidate) -> None:
     )
     fold.remember(branch.basin, fact.evidence)
     basin = fold.basin(branch.basin)
-    fold.put(basin, fact, residue=basin.residue + fact.residue)
+    fold.put(basin, fact, **({"residue": basin.residue + fact.residue} if fact.residue else {}))
 
 
 @on(e.BranchFailed)
@@ -104,7 +104,7 @@ def _failed(fold: Fold, fact: e.BranchFailed) -> None:
         branch, phase=Phase.FAILED, failure=fact.reason[:TEXT], verdict=fact.verdict, usage=fact.usage or branch.usage
     )
     basin = fold.basin(branch.basin)
-    fold.put(basin, fact, residue=basin.residue + fact.residue)
+    fold.put(basin, fact, **({"residue": basin.residue + fact.residue} if fact.residue else {}))
 
 
 @on(e.BranchGrafted)
@@ -158,7 +158,7 @@ def _pruned(fold: Fold, fact: e.BranchPruned) -> None:
         branch, phase=Phase.PRUNED, failure=fact.reason[:TEXT], decided_by=fact.decidedBy, decided_at=fact.at
     )
     basin = fold.basin(branch.basin)
-    fold.put(basin, fact, residue=basin.residue + fact.residue)
+    fold.put(basin, fact, **({"residue": basin.residue + fact.residue} if fact.residue else {}))
 
 
 @on(e.BranchReconciled)

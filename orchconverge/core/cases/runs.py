@@ -36,7 +36,7 @@ def _attempt_started(fold: Fold, fact: e.AttemptStarted) -> None:
         refuse(f"{basin.id} had {basin.charged} attempts", f"the limit is {run.limits.attempts}")
     if run.stop_requested:
         refuse(f"{basin.id} was asked to stop", "no attempt is started then")
-    active = max(basin.active, fact.active or 0.0)
+    active = max(fold.active(basin), fact.active or 0.0)
     if run.limits.hours is not None and active >= run.limits.hours * 3600:
         refuse(f"{basin.id} was active for {active:.0f} s", f"the limit is {run.limits.hours:g} hours")
     attempt = Attempt(
@@ -77,7 +77,7 @@ def _attempt_ended(fold: Fold, fact: e.AttemptEnded) -> None:
         started=attempt.at,
         ended=fact.at,
         active_started=attempt.active,
-        active_ended=max(basin.active, fact.active or 0.0),
+        active_ended=max(fold.active(basin), fact.active or 0.0),
         usage=fact.usage,
         summary=" / ".join(b.summary for b in branches if b.summary)[:TEXT],
         failure=" / ".join(b.failure or b.refusal for b in branches if b.failure or b.refusal)[:TEXT],
@@ -160,8 +160,9 @@ def _run_started(fold: Fold, fact: e.RunStarted) -> None:
         started=fact.at,
         stop_requested=open_run.stop_requested if open_run is not None else False,
         cleanup=open_run.cleanup if open_run is not None else False,
-        active_started=max(basin.active, fact.active or 0.0),
+        active_started=max(fold.active(basin), fact.active or 0.0),
         epoch=(basin.run.epoch if basin.run is not None else 0) + (open_run is None),
+        fingerprint=fact.fingerprint,
     )
     fold.put(basin, fact, run=run, runs=basin.runs + 1)
 

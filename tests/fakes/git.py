@@ -1,0 +1,504 @@
+"""A repository in memory: commits with parents and whole trees, refs with reflogs, working trees, keep-refs.
+
+Trees are whole files, so two sides that change one file conflict; file modes, ignored files and the index are not modelled.
+Folders of added working trees exist, empty, since their names are read. ``between`` is called in the middle of what real git
+does in several steps, and may raise: then it is as if git had been killed there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from orchconverge.core.target import Sha
+from orchconverge.errors import Failed, Refused
+from orchconverge.ports import Checkout, Commit, Squash, Work
+
+FULL = re.compile(r"[0-9a-f]{40}")
+BRANCH = re.compile(r"(?!-)(?!HEAD$)[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+Files = dict[str, str]
+
+
+class Stored(NamedTuple):
+    """A commit. ``number`` is the order in which they were made."""
+
+    parents: tuple[Sha, ...]
+    tree: Sha
+    author: str
+    message: str
+    number: int
+
+
+class Moved(NamedTuple):
+    """A ref that moved, and by whom."""
+
+    branch: str
+    old: Sha | None
+    new: Sha
+    by: str
+
+
+class Tree:
+    """A working tree: what is checked out and what lies there now."""
+
+    def __init__(self, *, branch: str | None, head: Sha | None, files: Files, ours: bool) -> None:
+        self.branch = branch
+        self.detached = head
+        self.files = files
+        self.ours = ours
+        self.operation: str | None = None
+        self.prepared = False
+        """Whether a setup command ran in it."""
+
+
+class Store:
+    """What all processes share: objects, refs and working trees; and what people and minds do by hand."""
+
+    def __init__(self, root: Path, files: Mapping[str, str], *, branch: str = "main") -> None:
+        self.root = root
+        self.commits: dict[Sha, Stored] = {}
+        self.trees: dict[Sha, Files] = {}
+        self.refs: dict[str, Sha] = {}
+        self.reflogs: dict[str, list[tuple[Sha, str]]] = {}
+        self.places: dict[Path, Tree] = {}
+        self.moves: list[Moved] = []
+        self.config = "as it was"
+        self.pushed: dict[str, dict[str, Sha]] = {}
+        start = self.make(dict(files), parents=(), author="ann", message="start")
+        self.places[root] = Tree(branch=branch, head=None, files=dict(files), ours=False)
+        self.move(f"refs/heads/{branch}", start, by="ann")
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def tree(self, files: Mapping[str, str]) -> Sha:
+        """The id of a tree of these files."""
+        digest = hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
+        self.trees.setdefault(Sha(digest), dict(files))
+        return Sha(digest)
+
+    def make(self, files: Mapping[str, str], *, parents: tuple[Sha, ...], author: str, message: str) -> Sha:
+        """A commit object; no ref moves."""
+        tree = self.tree(files)
+        told = repr((parents, tree, author, message, len(self.commits)))
+        sha = Sha(hashlib.sha1(told.encode()).hexdigest())
+        self.commits.setdefault(sha, Stored(parents, tree, author, message, len(self.commits)))
+        return sha
+
+    def files(self, commit: Sha) -> Files:
+        return self.trees[self.commits[commit].tree]
+
+    def reach(self, *tips: Sha) -> set[Sha]:
+        """All commits that can be reached from these."""
+        seen: set[Sha] = set()
+        todo = list(tips)
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                todo += self.commits[one].parents
+        return seen
+
+    def move(self, ref: str, new: Sha, *, by: str, action: str = "commit") -> None:
+        old = self.refs.get(ref)
+        self.refs[ref] = new
+        if ref.startswith("refs/heads/"):
+            self.reflogs.setdefault(ref, []).insert(0, (new, action))
+            self.moves.append(Moved(ref.removeprefix("refs/heads/"), old, new, by))
+
+    # --- working trees -----------------------------------------------------------------------------------------------
+
+    def head(self, tree: Tree) -> Sha | None:
+        return tree.detached if tree.branch is None else self.refs.get(f"refs/heads/{tree.branch}")
+
+    def tracked(self, tree: Tree) -> Files:
+        head = self.head(tree)
+        return {} if head is None else self.files(head)
+
+    def holder(self, branch: str) -> Path | None:
+        return next((path for path, tree in self.places.items() if tree.branch == branch), None)
+
+    def commit(self, path: Path, changes: Mapping[str, str | None], message: str, *, by: str, action: str = "") -> Sha:
+        """What a person or a mind does in a working tree: change files, ``None`` deletes, and commit all of it."""
+        tree = self.places[path]
+        for name, text in changes.items():
+            if text is None:
+                tree.files.pop(name, None)
+            else:
+                tree.files[name] = text
+        head = self.head(tree)
+        sha = self.make(tree.files, parents=() if head is None else (head,), author=by, message=message)
+        if tree.branch is None:
+            tree.detached = sha
+        else:
+            self.move(f"refs/heads/{tree.branch}", sha, by=by, action=f"{action or 'commit'}: {message}")
+        return sha
+
+    def commit_away(self, branch: str, changes: Mapping[str, str], message: str, *, by: str) -> Sha:
+        """What a push from elsewhere, or a commit by plumbing, does to a branch that nobody has checked out."""
+        old = self.refs[f"refs/heads/{branch}"]
+        sha = self.make({**self.files(old), **changes}, parents=(old,), author=by, message=message)
+        self.move(f"refs/heads/{branch}", sha, by=by, action="push")
+        return sha
+
+    def switch(self, path: Path, branch: str | None, *, create: bool = False) -> bool:
+        """`git switch`: refused with changes, in the middle of something, and for a branch that is in use."""
+        tree = self.places[path]
+        head = self.head(tree)
+        if tree.operation or self.dirt(tree)[0] or head is None:
+            return False
+        if branch is not None and self.holder(branch) is not None:
+            return False
+        if branch is not None and f"refs/heads/{branch}" not in self.refs:
+            if not create:
+                return False
+            self.move(f"refs/heads/{branch}", head, by="switch", action="branch: Created")
+        loose = {name: tree.files[name] for name in self.dirt(tree)[1]}
+        tree.branch, tree.detached = branch, head if branch is None else None
+        tree.files = {**self.tracked(tree), **loose}
+        return True
+
+    def dirt(self, tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Changed paths and untracked ones."""
+        tracked = self.tracked(tree)
+        dirty = sorted(name for name, text in tracked.items() if tree.files.get(name) != text)
+        return tuple(dirty), tuple(sorted(tree.files.keys() - tracked.keys()))
+
+
+class MemoryGit:
+    """`orchconverge.ports.Git` over a `Store`; below ``trees`` alone are working trees of ours."""
+
+    def __init__(self, store: Store, trees: Path, *, between: Callable[[str], None] = lambda where: None) -> None:
+        self.store = store
+        self.root = store.root
+        self.common_dir = store.root / ".git"
+        self._trees = trees
+        self._between = between
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def resolve(self, ref: str) -> Sha | None:
+        store = self.store
+        if ref == "HEAD":
+            return store.head(store.places[self.root])
+        if FULL.fullmatch(ref):
+            return Sha(ref) if ref in store.commits else None
+        if ref.startswith("refs/"):
+            return store.refs.get(ref)
+        found = store.refs.get(f"refs/heads/{ref}")
+        if found is None and re.fullmatch(r"[0-9a-f]{7,39}", ref):
+            found = next((sha for sha in store.commits if sha.startswith(ref)), None)
+        return found
+
+    def tree_of(self, commit: Sha) -> Sha:
+        return self._commit(commit).tree
+
+    def _commit(self, sha: Sha) -> Stored:
+        if not FULL.fullmatch(sha):
+            raise Refused(f"{sha!r} is not a full commit id")
+        if sha not in self.store.commits:
+            raise Failed(f"git: bad object {sha}")
+        return self.store.commits[sha]
+
+    def _place(self, path: Path) -> Tree:
+        if path not in self.store.places:
+            raise Failed(f"{path} is not a working tree of this repository")
+        return self.store.places[path]
+
+    def checkout(self, path: Path) -> Checkout:
+        tree = self._place(path)
+        dirty, untracked = self.store.dirt(tree)
+        return Checkout(
+            branch=tree.branch,
+            head=self.store.head(tree),
+            dirty=dirty,
+            untracked=untracked,
+            operation=tree.operation,
+        )
+
+    def checked_out_at(self, branch: str) -> Path | None:
+        return self.store.holder(branch)
+
+    def default_branch(self, remote: str) -> str | None:
+        return next((name for name in ("main", "master") if self.resolve(f"refs/heads/{name}")), None)
+
+    def remotes(self) -> Mapping[str, str]:
+        return {name: f"/virtual/{name}" for name in self.store.pushed}
+
+    def work(self, base: Sha, head: Sha) -> Work:
+        tree = self._commit(head).tree
+        self._commit(base)
+        store = self.store
+        known, reached = store.reach(base), store.reach(head)
+        added = sorted(reached - known, key=lambda sha: -store.commits[sha].number)
+        before, after = store.files(base), store.files(head)
+        changed = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+        removed = {n: lost for n in changed if (lost := _lost(before.get(n, ""), after.get(n, "")))}
+        return Work(
+            base=base,
+            head=head,
+            tree=tree,
+            descends=base in reached,
+            commits=tuple(self._told(sha) for sha in added),
+            changed=tuple(changed),
+            removed_lines=removed,
+        )
+
+    def _told(self, sha: Sha) -> Commit:
+        stored = self.store.commits[sha]
+        who = f"{stored.author} <{stored.author}@example.org>"
+        criteria = tuple(_trailers(stored.message, "Criterion"))
+        return Commit(sha=sha, author=who, committer=who, subject=stored.message.split("\n")[0], criteria=criteria)
+
+    def unmarked(self, branch: str, marker: str, *, since: Sha) -> frozenset[Sha]:
+        foreign = set[Sha]()
+        for sha, action in self.store.reflogs.get(f"refs/heads/{branch}", ()):
+            if sha == since:
+                break
+            if not action.startswith(marker):
+                foreign.add(sha)
+        return frozenset(foreign)
+
+    def find_graft(self, branch: str, head: Sha) -> Sha | None:
+        tip = self.resolve(f"refs/heads/{branch}")
+        if tip is None:
+            return None
+        store = self.store
+        newest = sorted(store.reach(tip), key=lambda sha: -store.commits[sha].number)
+        return next(
+            (s for s in newest if head in _trailers(store.commits[s].message, "Orchconverge-Head")),
+            None,
+        )
+
+    def merges(self, base: Sha, head: Sha) -> bool | None:
+        try:
+            self._commit(base), self._commit(head)
+        except Failed:
+            return None
+        return not self._merged(base, head)[1]
+
+    def _merged(self, tip: Sha, head: Sha) -> tuple[Files, tuple[str, ...]]:
+        """The files of a merge, and the paths in conflict."""
+        store = self.store
+        common = store.reach(tip) & store.reach(head)
+        fork = max(common, key=lambda sha: store.commits[sha].number, default=None)
+        old = store.files(fork) if fork is not None else {}
+        ours, theirs = store.files(tip), store.files(head)
+        merged, conflicts = dict(ours), []
+        for name in sorted(old.keys() | ours.keys() | theirs.keys()):
+            was, here, there = old.get(name), ours.get(name), theirs.get(name)
+            if there in (was, here):
+                continue
+            if here != was:
+                conflicts.append(name)
+            elif there is None:
+                merged.pop(name, None)
+            else:
+                merged[name] = there
+        return merged, tuple(conflicts)
+
+    def bundle(self, path: Path, base: Sha, branch: str) -> None:
+        head = self.resolve(f"refs/heads/{branch}")
+        if head is None or not self.work(base, head).commits:
+            raise Failed("git: refusing to create an empty bundle")
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.store.config.encode()).hexdigest()
+
+    def push(self, remote: str, sha: Sha, branch: str) -> tuple[bool, str]:
+        if remote not in self.store.pushed:
+            raise Refused(f"there is no remote {remote}")
+        there = self.store.pushed[remote]
+        if branch in there and there[branch] not in self.store.reach(sha):
+            return False, "[rejected] (non-fast-forward)"
+        said = "[new branch]" if branch not in there else "[up to date]" if there[branch] == sha else "fast-forward"
+        there[branch] = sha
+        return True, said
+
+    # --- branches and worktrees --------------------------------------------------------------------------------------
+
+    def create_branch(self, branch: str, at: Sha) -> None:
+        self._create(branch, at)
+
+    def _create(self, branch: str, at: Sha) -> bool:
+        if not BRANCH.fullmatch(branch) or ".." in branch or branch.endswith((".lock", ".")):
+            raise Refused(f"{branch!r} cannot be the name of a branch")
+        self._commit(at)
+        standing = self.resolve(f"refs/heads/{branch}")
+        if standing == at:
+            return False
+        if standing is not None:
+            raise Refused(f"branch {branch} exists already, at {standing:.8}")
+        names = [ref.removeprefix("refs/heads/") for ref in self.store.refs if ref.startswith("refs/heads/")]
+        for other in names:
+            if other.startswith(f"{branch}/") or branch.startswith(f"{other}/"):
+                raise Refused(f"branch {branch} cannot exist beside branch {other}")
+        self.store.move(f"refs/heads/{branch}", at, by="orchconverge", action="")
+        return True
+
+    def _ours(self, path: Path) -> Path:
+        place = Path(os.path.normpath(path))
+        if place == self._trees or not place.is_relative_to(self._trees):
+            raise Refused(f"{path} is not inside {self._trees}: nothing is added or removed elsewhere")
+        return place
+
+    def add_worktree(self, path: Path, *, branch: str | None, at: Sha) -> None:
+        place = self._ours(path)
+        self._commit(at)
+        there = self.store.places.get(place)
+        if there is not None:
+            if there.branch != branch or (branch is None and there.detached != at):
+                raise Refused(f"{place} is a worktree already, with something else checked out")
+            return
+        if place.exists() and any(place.iterdir()):
+            raise Refused(f"{place} exists and is not a worktree of this repository")
+        if branch is not None:
+            self._create(branch, at)
+            elsewhere = self.store.holder(branch)
+            if elsewhere is not None:
+                raise Refused(f"branch {branch} is checked out at {elsewhere}")
+        self._between("add_worktree")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / ".git").touch()
+        tree = Tree(branch=branch, head=at if branch is None else None, files={}, ours=True)
+        self.store.places[place] = tree
+        tree.files = dict(self.store.tracked(tree))
+
+    def include(self, path: Path) -> tuple[str, ...]:
+        tree, root = self._place(self._ours(path)), self.store.places[self.root]
+        globs = root.files.get(".worktreeinclude", "").split()
+        found = [n for n in self.store.dirt(root)[1] if any(fnmatchcase(n, g) for g in globs) and n not in tree.files]
+        tree.files |= {name: root.files[name] for name in found}
+        return tuple(found)
+
+    def remove_worktree(self, path: Path) -> None:
+        place = self._ours(path)
+        if place in self.store.places:
+            del self.store.places[place]
+            (place / ".git").unlink()
+            self._between("remove_worktree")
+        elif place.exists() and any(place.iterdir()):
+            raise Refused(f"{path} is not a linked worktree of this repository: it is left alone")
+        if place.exists():
+            place.rmdir()
+
+    def keep(self, name: str, commit: Sha) -> None:
+        self._commit(commit)
+        self.store.move(f"refs/orchconverge/keep/{name}", commit, by="orchconverge")
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, path: Path, name: str) -> Sha | None:
+        tree = self._place(path)
+        if not any(self.store.dirt(tree)):
+            return None
+        head = self.store.head(tree)
+        text = f"orchconverge: left uncommitted by {name}"
+        made = self.store.make(tree.files, parents=() if head is None else (head,), author="orchconverge", message=text)
+        self.keep(name, made)
+        return made
+
+    def commit_all(self, path: Path, message: str) -> Sha | None:
+        tree = self._place(self._ours(path))
+        if tree.operation:
+            raise Refused(f"{path} is in the middle of a {tree.operation}")
+        return self.store.commit(path, {}, message, by="orchconverge") if any(self.store.dirt(tree)) else None
+
+    def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
+        self.remove_worktree(path)
+        self.add_worktree(path, branch=None, at=tip)
+        self._between("squash")
+        merged, conflicts = self._merged(tip, head)
+        if conflicts:
+            return Squash(tree=None, conflicts=conflicts)
+        self.store.places[Path(os.path.normpath(path))].files = merged
+        return Squash(tree=self.store.tree(merged))
+
+    def commit_tree(self, tree: Sha, *, parent: Sha, message: str) -> Sha:
+        self._commit(parent)
+        if tree not in self.store.trees:
+            raise Failed(f"git: {tree} is not a tree")
+        return self.store.make(self.store.trees[tree], parents=(parent,), author="orchconverge", message=message)
+
+    def advance(self, branch: str, *, new: Sha, old: Sha) -> bool:
+        store, ref = self.store, f"refs/heads/{branch}"
+        tip = self.resolve(ref)
+        if tip != old or old == new:
+            return tip == new
+        if old not in store.reach(new):
+            raise Refused(f"{new:.8} does not descend from {old:.8}: {branch} is never rewound")
+        place = store.holder(branch)
+        if place is not None:
+            tree = store.places[place]
+            dirty, untracked = store.dirt(tree)
+            in_the_way = [name for name in untracked if name in store.files(new)]
+            there = {name: text for name, text in tree.files.items() if name not in untracked or name in in_the_way}
+            killed_before = (dirty or in_the_way) and there == store.files(new)
+            if not killed_before:
+                if tree.operation:
+                    raise Refused(f"{branch} is in use at {place}, in the middle of a {tree.operation}")
+                if dirty:
+                    raise Refused(f"{place} has uncommitted changes: {dirty[0]}", hint="commit or stash them")
+                if in_the_way:
+                    raise Refused(f"{branch} cannot be moved to {new:.8}: {in_the_way[0]} would be overwritten")
+                tree.files = {**store.files(new), **{name: tree.files[name] for name in untracked}}
+                self._between("advance")
+        store.move(ref, new, by="advance", action="orchconverge: graft")
+        return True
+
+    def commit_file(self, branch: str, path: str, text: str, message: str) -> Sha:
+        parts = Path(path).parts
+        if not parts or parts[0] == "/" or ".." in parts or ".git" in [part.lower() for part in parts]:
+            raise Refused(f"{path} is not a path inside the repository")
+        store, tip = self.store, self.resolve(f"refs/heads/{branch}")
+        if tip is None:
+            raise Refused(f"there is no branch {branch}")
+        if store.files(tip).get(path) == text:
+            return self._last(tip, path)
+        place = store.holder(branch)
+        if place is not None:
+            tree = store.places[place]
+            if tree.operation:
+                raise Refused(f"{branch} is in use at {place}, in the middle of a {tree.operation}")
+            if tree.files.get(path) not in (text, store.files(tip).get(path)):
+                raise Refused(f"{path} in {place} has content that is not committed")
+            tree.files[path] = text
+        made = store.make({**store.files(tip), path: text}, parents=(tip,), author="orchconverge", message=message)
+        store.move(f"refs/heads/{branch}", made, by="commit_file")
+        return made
+
+    def _last(self, tip: Sha, path: str) -> Sha:
+        """The newest commit that changed a path."""
+        for sha in self._line(tip):
+            parents = self.store.commits[sha].parents
+            if not parents or self.store.files(parents[0]).get(path) != self.store.files(sha).get(path):
+                return sha
+        return tip
+
+    def _line(self, tip: Sha) -> Iterator[Sha]:
+        at: Sha | None = tip
+        while at is not None:
+            yield at
+            parents = self.store.commits[at].parents
+            at = parents[0] if parents else None
+
+
+def _lost(before: str, after: str) -> int:
+    """Lines of ``before`` that are no longer there."""
+    old, new = before.splitlines(), after.splitlines()
+    same = sum(block.size for block in difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    return len(old) - same
+
+
+def _trailers(message: str, key: str) -> list[str]:
+    """The values of a trailer in the last paragraph of a message, if that is made of trailers alone."""
+    paragraphs = message.strip().split("\n\n")
+    lines = paragraphs[-1].splitlines() if len(paragraphs) > 1 else []
+    if not all(re.match(r"[A-Za-z-]+: ", line) for line in lines):
+        return []
+    return [line.partition(": ")[2].strip() for line in lines if line.startswith(f"{key}: ")]

@@ -1,0 +1,165 @@
+"""What happens in one simulated run, drawn from a seed: the target, the limits, the people, the weather."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from orchconverge.core.target import Criterion
+from orchconverge.core.values import Limits, Place, Settings
+
+HOUR = 3600.0
+MINDS = {
+    "gain": 8, "gain all": 3, "noise": 3, "empty": 1, "none": 2, "verdict": 2, "quota": 2, "quota unknown": 1, "crash": 2,
+    "gain and crash": 2, "hang": 1, "gain and hang": 1, "deaf": 1, "regress": 2, "flagged": 1, "leftovers": 2, "shared": 2,
+    "elsewhere": 1, "detached": 1, "context lost": 1, "tamper": 1, "garbage": 1, "question": 1, "deleted test": 1,
+}  # fmt: skip
+"""What a mind does, and how often."""
+WEATHER = (
+    "commit", "commit", "break", "fix", "shared", "switch", "dirty", "merging", "stop", "signal", "kill",
+    "tmux dies", "tmux hangs", "lose", "lose check", "end mind", "disk full", "disk low", "memory low",
+    "jump", "jump back", "suspend", "tamper", "branch gone",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Chances of a fault at one call of a port."""
+
+    crash: float = 0.0
+    failed: float = 0.0
+    unknown: float = 0.0
+    lost_start: float = 0.0
+    slow: float = 0.0
+    torn: float = 0.0
+    flaky: float = 0.0
+    hang: float = 0.0
+    setup: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """One run. ``minds`` gives each branch its behaviour in turn, then by chance; ``weather`` is (seconds, what)."""
+
+    seed: int
+    place: Place
+    criteria: tuple[Criterion, ...]
+    files: dict[str, str]
+    settings: Settings
+    limits: Limits
+    rates: Rates = Rates()
+    minds: tuple[str, ...] = ()
+    weather: tuple[tuple[float, str], ...] = ()
+    resumes: int = 0
+    target_checked_out: bool = True
+    remote: bool = True
+    fresh_differs: bool = False
+
+
+def holds(name: str, *, deadline: float = 60.0, required: bool = True) -> Criterion:
+    """A criterion that holds where the file of its name says yes."""
+    return Criterion(name=name, command=f"holds {name}", deadline=deadline, required=required)
+
+
+TESTS = Criterion(name="tests", kind="tests", command="run-all", deadline=60.0)
+"""Holds where no file below ``t-`` is red; it has the ids of those that are green."""
+
+
+def settings(place: Place, **changes: object) -> Settings:
+    """Settings of a simulated run."""
+    given: dict[str, object] = {
+        "checkout": "/virtual/project",
+        "place": place,
+        "engines": ("sim",),
+        "interval": 60.0,
+        "attemptSeconds": 300.0,
+        "chain": ("pushl", "report"),
+        "onto": "main",
+        **changes,
+    }
+    return Settings(**given)  # type: ignore[arg-type]
+
+
+def plain(place: Place, *, minds: tuple[str, ...] = ("gain", "gain"), **changes: object) -> Story:
+    """A story without any fault: two criteria, of which each mind meets one more."""
+    given: dict[str, object] = {
+        "seed": 0,
+        "place": place,
+        "criteria": (holds("c1"), holds("c2")),
+        "files": {"shared.txt": "start"},
+        "settings": settings(place),
+        "limits": Limits(attempts=5, hours=3.0),
+        "minds": minds,
+        **changes,
+    }
+    return Story(**given)  # type: ignore[arg-type]
+
+
+def drawn(seed: int) -> Story:
+    """The story of a seed. Of each kind of fault most runs have none, some have a lot."""
+    r = Random(f"story {seed}")
+    place: Literal["here", "fresh"] = r.choice(("here", "fresh"))
+    number = r.randint(1, 4)
+    criteria = [holds(f"c{n}", required=n == 1 or r.random() < 0.9) for n in range(1, number + 1)]
+    files = {"shared.txt": "start", "README": "read"}
+    if r.random() < 0.3:
+        criteria.append(TESTS)
+        files |= {"t-1": "green", "t-2": r.choice(("green", "red"))}
+    if r.random() < 0.3:
+        criteria.append(Criterion(name="changed", kind="changed"))
+    if r.random() < 0.3:
+        criteria.append(Criterion(name="mergeable", kind="mergeable"))
+    if r.random() < 0.2:
+        criteria.append(Criterion(name="docs", kind="docs", paths=("note-*",), required=False))
+    for n in range(1, number + 1):
+        if r.random() < (0.15 if number > 1 else 0.05):
+            files[f"c{n}.txt"] = "yes"
+
+    def sometimes(most: float, chance: float = 0.35) -> float:
+        return r.random() * most if r.random() < chance else 0.0
+
+    rates = Rates(
+        crash=sometimes(0.02, 0.5),
+        failed=sometimes(0.06),
+        unknown=sometimes(0.3),
+        lost_start=sometimes(0.3),
+        slow=sometimes(0.1, 0.5),
+        torn=sometimes(0.05),
+        flaky=sometimes(0.4),
+        hang=sometimes(0.15),
+        setup=sometimes(0.5),
+    )
+    weather = tuple(
+        (r.random() * r.choice((300.0, 1500.0)), r.choice(WEATHER)) for _ in range(r.choice((0, 1, 2, 3, 5, 8)))
+    )
+    hours = r.choice((None, None, 0.05, 0.2, 1.0))
+    attempts = r.choice((1, 2, 3, 4, 6, 9)) if hours is None or r.random() < 0.7 else None
+    chosen = settings(
+        place,
+        interval=r.choice((0.0, 5.0, 60.0, 300.0)),
+        engines=r.choice((("sim",), ("sim",), ("sim", "other:large"))),
+        chain=r.choice((("pushl", "report"), ("pushl", "reviewdeep", "copilot", "report"), ("report",), ())),
+        setup=r.choice(("", "", "install")),
+        stallAfter=r.choice((1, 2, 3)),
+        attemptSeconds=r.choice((60.0, 300.0)),
+    )
+    return Story(
+        seed=seed,
+        place=place,
+        criteria=tuple(criteria),
+        files=files,
+        settings=chosen,
+        limits=Limits(
+            attempts=attempts,
+            hours=hours,
+            minds=r.choice((None, None, None, 3)),
+            tokens=r.choice((None, None, None, 2000)),
+        ),
+        rates=rates,
+        weather=weather,
+        resumes=r.choice((0, 0, 1, 2)),
+        target_checked_out=place == "here" or r.random() < 0.4,
+        remote=r.random() < 0.7,
+        fresh_differs=r.random() < 0.1,
+    )
