@@ -36,7 +36,8 @@ def chunk(first: int, count: int) -> tuple[Counter[str], list[str]]:
         met["crashes"] += done.crashes
         met["minds"] += len(done.players.minds)
         met["facts"] += len(done.watch.facts)
-        met[f"ended {done.facts(RunStopped)[-1].reason}"] += 1
+        ends = done.facts(RunStopped)
+        met[f"ended {ends[-1].reason if ends else 'before it began'}"] += 1
     return met, failures
 
 

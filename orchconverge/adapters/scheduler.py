@@ -17,12 +17,14 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 LEDGER_POLL = 0.25
 """Seconds between looks at the ledger's size."""
 UNWATCHED_POLL = 0.05
 """Seconds between looks while a process was started and cannot be watched yet."""
+DUE = "due"
 JOB_DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
 
 
@@ -46,6 +48,9 @@ class SystemWakeups:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A job that its thread takes out just when it is shut down is not found there any more: a traceback on the terminal.
+        with contextlib.suppress(JobLookupError):
+            self._scheduler.remove_job(DUE)
         self._scheduler.shutdown(wait=False)
         for number, before in self._before:
             signal.signal(number, before)  # type: ignore[arg-type]
@@ -82,7 +87,7 @@ class SystemWakeups:
         if until is not None:
             ahead = timedelta(seconds=max(0.0, until - time.monotonic()))
             self._scheduler.add_job(
-                self._ring, "date", run_date=datetime.now(UTC) + ahead, id="due", replace_existing=True
+                self._ring, "date", run_date=datetime.now(UTC) + ahead, id=DUE, replace_existing=True
             )
         size = self._size()
         while not poll.poll((UNWATCHED_POLL if unwatched else LEDGER_POLL) * 1000):

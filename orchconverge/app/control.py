@@ -41,12 +41,15 @@ def named(world: World, name: str | None, *, verb: str, wanted: Callable[[Basin]
 
 def steps_left(basin: Basin) -> bool:
     """Whether a round of final steps was begun and has steps to go."""
-    return not basin.chain.stale and basin.run is not None and not set(basin.run.settings.chain) <= set(basin.chain.names)
+    return (
+        not basin.chain.stale and basin.run is not None and not set(basin.run.settings.chain) <= set(basin.chain.names)
+    )
 
 
 def unfinished(basin: Basin) -> bool:
-    """Whether a resume has something to do: an open basin, or a converged one whose run or final steps are not over."""
-    return basin.phase == "open" or (basin.phase == "converged" and (basin.running is not None or steps_left(basin)))
+    """Whether a resume has something to do: it was run, and it is open, or converged with its run or final steps not over."""
+    rest = basin.running is not None or steps_left(basin)
+    return basin.run is not None and (basin.phase == "open" or (basin.phase == "converged" and rest))
 
 
 # --- stop ------------------------------------------------------------------------------------------------------------

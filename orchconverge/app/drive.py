@@ -7,14 +7,14 @@ from orchconverge.app.world import World
 from orchconverge.core.events import RunStarted
 from orchconverge.core.state import UNSETTLED
 from orchconverge.core.values import ControllerId, Limits, Settings
-from orchconverge.errors import Failed
+from orchconverge.errors import Failed, Illegal, Refused
 
 LEASE_WAIT = 3.0
 """Seconds to wait for the lease of a controller that is just ending."""
 
 
 def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux: str = "", socket: str = "") -> None:
-    """Drive ``basin`` until its run is over. Raises `Failed` if another controller has it."""
+    """Drive ``basin`` until its run is over. Raises `Failed` if another controller has it, `Refused` if it may not run now."""
     lease = world.leases.take(f"lease/{basin}", wait_seconds=LEASE_WAIT)
     if lease is None:
         raise Failed(f"another controller drives {basin}", hint="orchconverge status")
@@ -32,7 +32,12 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
             fingerprint=(open_run.fingerprint if open_run is not None else "") or _fingerprint(world),
         )
         controller = Controller(world, basin)
-        controller.write(fact)
+        try:
+            controller.write(fact)
+        except Illegal as error:  # somebody was faster: what was looked for at the door is only certain under the lock
+            raise Refused(
+                error.message, hint="`orchconverge status` shows what runs; wait for it, or stop it"
+            ) from error
         announce(world, settings, limits)
         controller.run()
         close_sessions(world, basin)

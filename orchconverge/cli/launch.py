@@ -83,7 +83,9 @@ def _await_start(world: World, basin: str) -> int:
 
     def checked() -> bool:
         record = state.basins[basin].run
-        return record is not None and (record.checked or not record.open)
+        if record is None or not record.open or record.waiting is not None:
+            return record is not None
+        return record.checked and state.basins[basin].attempts > 0  # between the two it can still be refused
 
     until(world, checked, seconds=CHECK_SECONDS)
     record = state.basins[basin].run

@@ -105,10 +105,10 @@ def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -
     from orchconverge.core.outlook import outlook
     from orchconverge.core.seen import Now
 
-    if not unfinished(basin):
-        raise Refused(f"{basin.id} is {basin.phase}", hint="orchconverge status shows it; a new goal is a new start")
     if basin.run is None:
         raise Refused(f"{basin.id} was declared and never started", hint="start it again with its goal")
+    if not unfinished(basin):
+        raise Refused(f"{basin.id} is {basin.phase}", hint="orchconverge status shows it; a new goal is a new start")
     run = replace(
         basin.run,
         settings=_resettled(world, basin.run.settings, given),

@@ -141,7 +141,14 @@ class Simulation:
     def calm(self) -> bool:
         """Whether no call of a port fails in this story."""
         rates, weather = self.story.rates, {what for _, what in self.story.weather}
-        return not (rates.failed or rates.unknown or rates.slow or rates.crash or rates.torn or weather & {"disk full", "tmux hangs", "git fails"})
+        return not (
+            rates.failed
+            or rates.unknown
+            or rates.slow
+            or rates.crash
+            or rates.torn
+            or weather & {"disk full", "tmux hangs", "git fails"}
+        )
 
     def facts(self, *kinds: type[e.AnyFact]) -> list[Any]:
         """What was appended, of these types."""
@@ -345,6 +352,8 @@ class Simulation:
 
     def _switch(self) -> None:
         before = self.store.places[ROOT].branch
+        if before is None:  # git says which commits would be left behind, and a person stays
+            return
         self.disturbed = True
         if self.store.switch(ROOT, "other"):
 
