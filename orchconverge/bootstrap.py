@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
 
+OURSELVES = (sys.executable, "-P", "-m", "orchconverge")
+"""How we start ourselves: without ``-P`` a checkout's own `click.py`, which a mind may have written, would be imported."""
 KEPT_GIT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_ASKPASS")
 
 
@@ -124,9 +126,9 @@ def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
 
 def step_argv(basin: str, step: str) -> tuple[str, ...]:
     """The command of a step of the final chain: our own, run by the interpreter that runs us."""
-    return (sys.executable, "-m", "orchconverge", "_step", step, basin)
+    return (*OURSELVES, "_step", step, basin)
 
 
 def controller_argv(state: Path, basin: str) -> tuple[str, ...]:
     """The command that drives a basin in its tmux session."""
-    return (sys.executable, "-m", "orchconverge", "_drive", str(state), basin)
+    return (*OURSELVES, "_drive", str(state), basin)

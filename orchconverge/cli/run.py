@@ -120,7 +120,8 @@ def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -
     look = outlook(basin, run, now) if basin.attempt is None and not steps_left(basin) else None
     if look is not None and look.stop == "limit" and basin.run.stopped == "limit":
         raise Refused(
-            f"{basin.id} is at its limit: {look.text}", hint="raise it: orchconverge --resume --max-attempts N"
+            f"{basin.id} is at its limit: {look.text}",
+            hint="raise it: orchconverge --resume --max-attempts N, or --max-hours H",
         )
     del config
     return Declared(basin=basin.id, target=basin.target, settings=run.settings, limits=run.limits)

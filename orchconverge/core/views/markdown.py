@@ -21,7 +21,8 @@ _ALIVE: Final = re.compile(
 _LEADING: Final = re.compile(r"^([-+=#!:]|\d{1,9}(?=[.)]))")
 _ENDS: Final = r"(?:/|(?=[\s'\"`:;,)\]]|$))"
 _HOME: Final = re.compile(r"(?:/home|/Users|/var/home)/[^/\s'\"`:;,)\]]+|(?<![\w/])/root(?=[/\s'\"`:;,)\]]|$)")
-_OURS: Final = re.compile(r"[^\s'\"`=:]*/orchconverge/[^\s'\"`/]+/(?:trees|minds)/[^\s'\"`/]+/?")
+# The look-behind keeps it linear: without it each character of a long word is tried as a beginning.
+_OURS: Final = re.compile(r"(?<![^\s'\"`=:])[^\s'\"`=:]*/orchconverge/[^\s'\"`/]+/(?:trees|minds)/[^\s'\"`/]+/?")
 
 
 class Paths:
