@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orchconverge.app.finalizer import Closing
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
+    from orchconverge.core.values import Settings
 
 OURSELVES = (sys.executable, "-P", "-m", "orchconverge")
 """How we start ourselves: without ``-P`` a checkout's own `click.py`, which a mind may have written, would be imported."""
@@ -78,8 +79,11 @@ def closing(cwd: Path) -> Closing:
 
 
 @contextmanager
-def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
-    """Everything, built. Raises `Refused` for what cannot be worked in."""
+def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
+    """Everything, built. Raises `Refused` for what cannot be worked in.
+
+    ``drives``: a controller runs in it, which talks on this terminal and to which signals are wishes to stop.
+    """
     from orchconverge.adapters.engines import ENGINES
     from orchconverge.adapters.export import Export
     from orchconverge.adapters.git import Repository
@@ -93,12 +97,13 @@ def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
     from orchconverge.app.world import World
 
     places, settings = loaded.places, loaded.config
-    journal = LoggedJournal(places.state / "logs", screen=screen)
+    journal = LoggedJournal(places.state / "logs", screen=drives)
     clock = SystemClock()
     supervisors = Supervisors(places.minds)
     ledger = FileLedger(places.state, clock, waiting=journal.say)
     try:
-        with SystemWakeups(ledger=ledger.path, handle=supervisors.pidfd) as wakeups:
+        told = journal.say if drives else None
+        with SystemWakeups(ledger=ledger.path, handle=supervisors.pidfd, told=told) as wakeups:
             yield World(
                 ledger=ledger,
                 git=Repository.open(cwd, trees=places.trees),
@@ -113,6 +118,7 @@ def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
                 exports=Export(places.state),
                 journal=journal,
                 trees=places.trees,
+                state=places.state,
                 read_report=read_report,
                 step_argv=step_argv,
                 allowed=settings.env,
@@ -122,6 +128,15 @@ def world(cwd: Path, loaded: Loaded, *, screen: bool = True) -> Iterator[World]:
     finally:
         ledger.close()
         journal.close()
+
+
+def driving(world: World, basin: str, settings: Settings) -> World:
+    """The world of one run: its lines carry its name, and its minds get the variables that it recorded, whatever a file says."""
+    import dataclasses
+
+    from orchconverge.adapters.journal import About
+
+    return dataclasses.replace(world, journal=About(world.journal, basin), allowed=settings.env)
 
 
 def step_argv(basin: str, step: str) -> tuple[str, ...]:

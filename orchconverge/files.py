@@ -1,14 +1,18 @@
-"""Files that are ours alone: 0600 in folders of 0700 whatever the umask, never through a link; their locks and their lines."""
+"""Files that are ours alone: 0600 in folders of 0700 whatever the umask, never through a link; their locks and their lines.
+
+And, through no link either, files inside of trees that others may write to.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NoReturn
 
 from orchconverge.errors import Refused, Unreadable
@@ -21,6 +25,8 @@ LONGEST_BYTES: Final = 64 << 20
 _MARK_BYTES: Final = 256
 _TOO_LONG: Final = b"(a line that was too long to be read)\n"
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # O_NONBLOCK: opening a FIFO would hang
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ODD: Final = {errno.ELOOP: "a symbolic link", errno.ENXIO: "not a regular file", errno.EISDIR: "a directory"}
 
 
@@ -90,6 +96,60 @@ def open_own(path: Path, flags: int) -> int:
         if info.st_nlink or not create:
             return fd
         os.close(fd)  # it was removed while it was opened
+
+
+def write_own(path: Path, data: bytes, *, drafts: Path | None = None, last: Callable[[], None] | None = None) -> None:
+    """Put a file of ours in place whole, readable by this user alone from its first byte on, through no link.
+
+    The draft lies beside it, or in ``drafts`` on the same file system, as ``.new-…``. ``last`` is called when the draft is
+    whole and before it takes the place of what is there. Raises `OSError`; then what is there stays.
+    """
+    draft = (path.parent if drafts is None else drafts) / f".new-{os.getpid()}-{os.urandom(6).hex()}"
+    try:
+        fd = os.open(draft, _NEW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, 0o600)  # a umask can also take away too much
+            file.write(data)
+        if last is not None:
+            last()
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_inside(root: Path, path: str, data: bytes) -> None:
+    """Replace one regular file below ``root``, following no link on the way. Raises `Refused`."""
+    *parents, name = PurePosixPath(path).parts
+    temporary = f".{os.urandom(8).hex()}.tmp"
+    with contextlib.ExitStack() as opened:
+        try:
+            folder = os.open(root, DIRECTORY)
+            opened.callback(os.close, folder)
+            for part in parents:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+                folder = os.open(part, DIRECTORY, dir_fd=folder)
+                opened.callback(os.close, folder)
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    raise Refused(f"{path} in {root} is not a regular file")
+            with open(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 - a descriptor
+                file.write(data)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            raise Refused(f"{path} cannot be written in {root}: {error.strerror}") from error
+
+
+def open_inside(root: Path, path: str, flags: int) -> int:
+    """Open what lies below ``root``, following no link on the way and not waiting for a pipe. Raises `OSError`."""
+    *parents, name = PurePosixPath(path).parts
+    with contextlib.ExitStack() as opened:
+        folder = os.open(root, DIRECTORY)
+        opened.callback(os.close, folder)
+        for part in parents:
+            folder = os.open(part, DIRECTORY, dir_fd=folder)
+            opened.callback(os.close, folder)
+        return os.open(name, flags | _SAFE, dir_fd=folder)
 
 
 class OwnLock:

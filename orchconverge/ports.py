@@ -93,6 +93,9 @@ class Supervisors(Protocol):
     def folder(self, name: str) -> Path:
         """The folder of everything that belongs to ``name``; created 0700 if it is missing."""
 
+    def subfolder(self, name: str, part: str) -> Path:
+        """A folder (0700) in that of ``name`` for what runs to write into; our records stay outside of it."""
+
     def found(self, prefix: str) -> Sequence[str]:
         """The names that begin with ``prefix`` and were prepared once, in order."""
 
@@ -106,7 +109,7 @@ class Supervisors(Protocol):
         """What can be known now; a question that fails is `Unknown`."""
 
     def stop(self, name: str) -> bool:
-        """Ask the supervisor to end its tree: TERM, grace, KILL. A missing one is not an error.
+        """Ask the supervisor to end its tree: TERM, grace, KILL; withdraw a spec that nobody began. A missing one is no error.
 
         True if there is no more to ask for.
         """
@@ -121,7 +124,10 @@ class Supervisors(Protocol):
         """Write a small file (0600) into the folder of ``name``, whole or not at all."""
 
     def get(self, name: str, file: str, *, most_bytes: int = 1 << 20) -> bytes | None:
-        """The first ``most_bytes`` of a file in the folder of ``name``; ``None`` if it is missing or no regular file."""
+        """The first ``most_bytes`` of a file in the folder of ``name`` or in a `subfolder`, as ``part/file``.
+
+        ``None`` if it is missing, no regular file, or behind a link.
+        """
 
 
 class Pane(Answer, frozen=True, kw_only=True):
@@ -165,6 +171,9 @@ class Git(Protocol):
     root: Path
     common_dir: Path
 
+    def identity(self) -> bool:
+        """Whether git knows who commits here. Else the commits of minds and persons fail; our own have a name of ours."""
+
     def resolve(self, ref: str) -> Sha | None:
         """The commit that a ref or id names, or ``None``."""
 
@@ -198,6 +207,12 @@ class Git(Protocol):
     def include(self, path: Path) -> tuple[str, ...]:
         """Copy the untracked files that `.worktreeinclude` names into a tree of ours; returns their paths."""
 
+    def made(self, path: Path) -> str:
+        """What tells a worktree of ours from one that was removed and added again at the same place. Raises `Failed`."""
+
+    def nested(self, path: Path) -> Sequence[str]:
+        """Repositories inside the working tree at ``path`` that hold what is nowhere else: no keep-ref reaches into them."""
+
     def remove_worktree(self, path: Path) -> None:
         """Remove a linked worktree of ours, by inode and real path; never anything else; a missing one is not an error."""
 
@@ -206,9 +221,6 @@ class Git(Protocol):
 
     def snapshot(self, path: Path, name: str) -> Sha | None:
         """Commit what is uncommitted at ``path`` onto the keep-ref ``name``; index and tree stay as they are."""
-
-    def commit_all(self, path: Path, message: str) -> Sha | None:
-        """Commit everything at ``path`` on its own branch (a worktree of ours only); ``None`` if there is nothing."""
 
     def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
         """In a throwaway worktree at ``path`` on ``tip``: `git merge --squash head`; on success it holds that tree."""

@@ -177,8 +177,8 @@ def _criterion(part: CriterionPart, found: Sequence[Criterion]) -> Criterion:
         if own is None:
             raise ValueError(f"criterion {part.name} has no command, and nothing here says how tests are run")
         fields["command"] = own.command
-    if part.kind == "judge" and not part.text.strip():
-        raise ValueError(f"criterion {part.name} has no text to judge by")
+    if part.kind == "judge":
+        raise ValueError(f"criterion {part.name}: judging by an engine is not in this version")
     return Criterion(**fields)
 
 
@@ -212,8 +212,8 @@ def _hint(problem: str) -> str:
         return _EXAMPLES["criteria"]
     if "no command" in problem:
         return 'add command = "..." to it, or another kind'
-    if "no text" in problem:
-        return 'add text = "what must be true, one clause a line"'
+    if "judging" in problem:
+        return 'write kind = "command" and command = "./check.sh" for it'
     if "no paths" in problem:
         return 'add paths = ["README.md"] to it'
     return "mend it there"

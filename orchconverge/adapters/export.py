@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from orchconverge.core.target import BasinId
 from orchconverge.errors import Refused
-from orchconverge.files import OwnLock, open_own, own_folder
+from orchconverge.files import OwnLock, open_own, own_folder, write_own
 
 NAME: Final = "convergence_state.json"
 KEPT: Final = 5
@@ -66,24 +66,15 @@ class Export:
         held = _seq_of(path)
         if held is not None and held >= seq:
             return
-        new = self._backups / f".new-{os.getpid()}-{os.urandom(6).hex()}"
-        try:
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                os.fchmod(fd, 0o600)
-                rest = memoryview(content)
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
-            finally:
-                os.close(fd)
+
+        def back_up() -> None:
             if keep and held is not None:
                 kept = self._backups / f"{held:012d}.{NAME}"
                 kept.unlink(missing_ok=True)
                 with suppress(OSError):  # not every file system has hard links
-                    kept.hardlink_to(path)  # two names for a moment only: the next line takes one away
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+                    kept.hardlink_to(path)  # two names for a moment only: the new one takes one away
+
+        write_own(path, content, drafts=self._backups, last=back_up)
 
     def _tidy(self) -> None:
         """Drop all but the newest backups, and what a killed writer left; the lock is held, so nobody writes it now."""

@@ -15,9 +15,10 @@ from orchconverge.adapters.git_include import include
 from orchconverge.adapters.git_process import FULL_ID, SLOW_SECONDS, Result, branch_ref, full_id, run_git
 from orchconverge.adapters.git_remotes import Remotes
 from orchconverge.adapters.git_tamper import fingerprint
-from orchconverge.adapters.git_trees import Trees, write_inside
+from orchconverge.adapters.git_trees import Trees
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
+from orchconverge.files import write_inside
 from orchconverge.ports import Checkout, Squash, Work
 
 TRIES = 5
@@ -79,6 +80,11 @@ class Repository:
         return result
 
     # --- questions ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> bool:
+        """Whether git knows who commits here, by its settings or the environment: nothing is guessed from the machine."""
+        asked = [["-c", "user.useConfigOnly=true", "var", f"GIT_{who}_IDENT"] for who in ("AUTHOR", "COMMITTER")]
+        return all(self.run(args, check=False).code == 0 for args in asked)
 
     def resolve(self, ref: str) -> Sha | None:
         """The commit that a ref or id names, or ``None``. Of a branch and a tag of one name it is the branch."""
@@ -142,10 +148,6 @@ class Repository:
         """What was put onto ``branch`` after it stood at ``since``, by the reflog, under another action than ``marker``."""
         return self._history.unmarked(branch_ref(branch), marker, since=since)
 
-    def log_subjects(self, base: Sha, head: Sha) -> tuple[str, ...]:
-        """The subjects of what ``head`` adds to ``base``, oldest first."""
-        return self._history.subjects(base, head)
-
     def find_graft(self, branch: str, head: Sha) -> Sha | None:
         """The newest commit on ``branch`` whose trailer ``Orchconverge-Head`` is exactly ``head``."""
         tip = self.resolve(branch_ref(branch))
@@ -204,6 +206,16 @@ class Repository:
                 raise Refused(f"branch {branch} is checked out at {elsewhere}", hint="it stays there") from failure
             raise
 
+    def made(self, path: Path) -> str:
+        """What tells a worktree of ours from one that was removed and added again at the same place. Raises `Failed`."""
+        return self._trees.made(path)
+
+    def nested(self, path: Path) -> tuple[str, ...]:
+        """Repositories inside the working tree at ``path`` that hold what is nowhere else, the submodules among them."""
+        stands = self.checkout(path)
+        own = [name for name in stands.untracked if name.endswith("/")]
+        return (*own, *self._trees.linked_work(path, changed=stands.dirty))
+
     def remove_worktree(self, path: Path) -> None:
         """Remove a linked worktree of ours with all that is in it; never anything else. Keep first what is to be kept."""
         self._trees.remove(path)
@@ -238,19 +250,6 @@ class Repository:
         commit = self._commit_tree(tree, parent=stands.head, message=f"orchconverge: left uncommitted by {name}")
         self.keep(name, commit)
         return commit
-
-    def commit_all(self, path: Path, message: str) -> Sha | None:
-        """Commit everything at ``path`` on its own HEAD (a worktree of ours only); ``None`` if there is nothing."""
-        self._trees.place(path)
-        stands = self.checkout(path)
-        if stands.operation:
-            raise Refused(f"{path} is in the middle of a {stands.operation}")
-        if not stands.dirty and not stands.untracked:
-            return None
-        self._stage(path, stands, {})
-        if self.run(["diff", "--cached", "--quiet"], cwd=path, check=False, deadline_seconds=SLOW_SECONDS).code == 0:
-            return None
-        return self._commit(path, message, [])
 
     def _stage(self, path: Path, stands: Checkout, env: Mapping[str, str]) -> None:
         # A repository inside the tree would be added as a link to a commit that nobody else has.
@@ -375,8 +374,7 @@ class Repository:
     def _who(self) -> dict[str, str]:
         """The user's own identity if git has one (then nothing needs saying), else ours."""
         if self._identity is None:
-            asked = [["-c", "user.useConfigOnly=true", "var", f"GIT_{who}_IDENT"] for who in ("AUTHOR", "COMMITTER")]
-            known = all(self.run(args, check=False).code == 0 for args in asked)
+            known = self.identity()
             ours = {"NAME": "orchconverge", "EMAIL": "orchconverge@localhost"}
             names = [(f"GIT_{who}_{what}", text) for who in ("AUTHOR", "COMMITTER") for what, text in ours.items()]
             self._identity = {} if known else {name: os.environ.get(name) or text for name, text in names}

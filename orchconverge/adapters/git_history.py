@@ -68,12 +68,6 @@ class History:
                     removed[path] = int(lost)
         return tuple(changed), removed, tuple(executable), tuple(linked)
 
-    def subjects(self, base: Sha, head: Sha) -> tuple[str, ...]:
-        """The subjects of what ``head`` adds to ``base``, oldest first."""
-        asked = ["log", "-z", "--reverse", "--encoding=UTF-8", "--format=tformat:%s", "--end-of-options"]
-        told = self._run([*asked, f"{full_id(base)}..{full_id(head)}"])
-        return tuple(told.out.decode("utf-8", "replace").split("\0")[:-1])
-
     def with_trailer(self, tip: Sha, key: str, value: str) -> Sha | None:
         """The newest commit reachable from ``tip`` with a trailer ``key`` that is exactly ``value``."""
         trailer = f"%H%x00%(trailers:key={key},valueonly,unfold)"

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 from orchconverge.adapters.git_process import SLOW_SECONDS, Run
-from orchconverge.adapters.git_trees import write_inside
 from orchconverge.errors import Refused
+from orchconverge.files import write_inside
 
 NAME = ".worktreeinclude"
 MOST_BYTES = 32 << 20

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
 from orchconverge.adapters.git_process import SLOW_SECONDS, Run
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
-from orchconverge.files import own_folder
+from orchconverge.files import DIRECTORY, own_folder, write_inside
 
 OPERATIONS = {
     "rebase-merge": "rebase",
@@ -27,7 +26,6 @@ OPERATIONS = {
     "BISECT_LOG": "bisect",
 }
 """What lies in the git directory of a working tree while an operation is in progress there; the first one counts."""
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 RACES = 3
 """Tries of `git worktree add`: it fails when somebody else's runs at the same moment ("failed to read commondir")."""
 
@@ -176,6 +174,27 @@ class Trees:
             ["worktree", "remove", "--force", "--force", "--end-of-options", str(place)], deadline_seconds=SLOW_SECONDS
         )
 
+    def made(self, path: Path) -> str:
+        """What tells this tree from an earlier or a later one at the same place. Raises `Failed` where there is none."""
+        try:
+            found = (self.place(path) / ".git").lstat()
+        except OSError as error:
+            raise Failed(f"{path} is not a working tree of this repository") from error
+        return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
+
+    def linked_work(self, path: Path, *, changed: Collection[str]) -> Iterator[str]:
+        """Submodules and other linked repositories with work that no remote is known to have; ``changed`` ones have some."""
+        listed = self._run(["ls-files", "--stage", "-z"], cwd=path, deadline_seconds=SLOW_SECONDS).out.split(b"\0")
+        links = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
+        stored = [head.parent for head in sorted((self.git_dir(path) / "modules").glob("**/HEAD"))]
+        modules = {str(p): p for p in stored if (p / "objects").is_dir()}
+        for name, place in {**{link: path / link for link in links}, **modules}.items():
+            if place.is_dir() and (place in stored or os.path.lexists(place / ".git")):
+                asked = ["rev-list", "--max-count=1", "HEAD", "--branches", "--glob=refs/stash*", "--not", "--remotes"]
+                told = self._run(asked, cwd=place, env={"GIT_NO_LAZY_FETCH": "1"}, check=False)
+                if name in changed or told.code or told.out:
+                    yield name
+
     def _claim(self, place: Path, entry: Path) -> None:
         """See that the folder is the one git linked, and complete what a kill left so far from whole that git balks."""
         dot = place / ".git"
@@ -193,27 +212,3 @@ class Trees:
                 missing.write_text(f"{text}\n")
         if status is None or not status.st_size:
             write_inside(place, ".git", b"gitdir: " + os.fsencode(entry) + b"\n")
-
-
-def write_inside(root: Path, path: str, data: bytes) -> None:
-    """Replace one regular file below ``root``, following no link on the way. Raises `Refused`."""
-    *parents, name = PurePosixPath(path).parts
-    temporary = f".{secrets.token_hex(8)}.tmp"
-    with contextlib.ExitStack() as opened:
-        try:
-            folder = os.open(root, DIRECTORY)
-            opened.callback(os.close, folder)
-            for part in parents:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=folder)
-                folder = os.open(part, DIRECTORY, dir_fd=folder)
-                opened.callback(os.close, folder)
-            with contextlib.suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    raise Refused(f"{path} in {root} is not a regular file")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 - a descriptor
-                file.write(data)
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError as error:
-            raise Refused(f"{path} cannot be written in {root}: {error.strerror}") from error

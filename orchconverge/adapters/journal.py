@@ -18,6 +18,7 @@ from typing import Any
 from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 from orchconverge.files import open_own, own_folder
+from orchconverge.ports import Journal
 
 MOST_BYTES = 4 << 20
 KEPT = 3
@@ -30,6 +31,22 @@ class _OwnFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         fd = open_own(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         return TextIOWrapper(os.fdopen(fd, "ab"), encoding=self.encoding, errors=self.errors)
+
+
+class About:
+    """A journal whose lines begin with the name of what they are about: one file holds those of every goal."""
+
+    def __init__(self, journal: Journal, name: str) -> None:
+        self._journal = journal
+        self._name = name
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self._journal.say(f"{self._name}: {text}")
+
+    def measure(self, figures: Mapping[str, Any]) -> None:
+        """One line of figures."""
+        self._journal.measure(figures)
 
 
 class LoggedJournal:

@@ -25,22 +25,31 @@ LEDGER_POLL = 0.25
 UNWATCHED_POLL = 0.05
 """Seconds between looks while a process was started and cannot be watched yet."""
 DUE = "due"
+GRACE = 5
+"""Seconds that a supervisor gives what it was told to end, before it kills it (`Spec.grace_seconds`)."""
 JOB_DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
 
 
 class SystemWakeups:
-    """Waits on process handles, the ledger's size, a signal pipe and an alarm. Use as a context: it owns a thread."""
+    """Waits on process handles, the ledger's size, a signal pipe and an alarm. Use as a context: it owns a thread.
 
-    def __init__(self, *, ledger: Path, handle: Callable[[str], int | None]) -> None:
+    With ``told``, which says a line to a person, signals are counted as wishes to stop; without it they are left as they
+    were, so that Control + C ends what only waits.
+    """
+
+    def __init__(
+        self, *, ledger: Path, handle: Callable[[str], int | None], told: Callable[[str], None] | None = None
+    ) -> None:
         self._ledger = ledger
         self._handle = handle
-        self._signals = 0
+        self._told = told
+        self._signals = self._said = 0
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._scheduler = BackgroundScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
         self._before: list[tuple[signal.Signals, object]] = []
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if self._told is not None else ():
             self._before.append((number, signal.signal(number, self._on_signal)))
         self._scheduler.start()
         return self
@@ -79,6 +88,12 @@ class SystemWakeups:
         finally:
             for fd in watched:
                 os.close(fd)
+        if (
+            self._told is not None and self._signals > self._said
+        ):  # said here: a handler could come in the middle of a line
+            first, self._said = not self._said, self._signals
+            once = f"stopping: waits up to {GRACE} s for the mind; again ends it now"
+            self._told(once if first and self._signals == 1 else "ending it now")
 
     def _poll(self, watched: Sequence[int], *, unwatched: bool, until: float | None) -> None:
         poll = select.poll()

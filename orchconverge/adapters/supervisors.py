@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from orchconverge import processes
-from orchconverge.adapters.supervisors_reading import VERSION, ended, log, open_regular, running
+from orchconverge.adapters.supervisors_reading import VERSION, Odd, ended, log, open_below, running
 from orchconverge.errors import Failed
-from orchconverge.files import own_folder
-from orchconverge.ports import Absent, Ended, Lost, Probe, Running, Spec, Starting, Unknown
+from orchconverge.files import own_folder, write_own
+from orchconverge.ports import Absent, Ended, Exit, Lost, Probe, Running, Spec, Starting, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from orchconverge.core.values import Process
 
 COOKIE: Final = "ORCHCONVERGE_COOKIE"
 """The variable by which the processes of a run are found when its supervisor cannot be asked any more."""
@@ -56,6 +56,12 @@ class Supervisors:
         """The folder of a run, made 0700. Raises `ValueError` for an impossible name, `OSError` if it is not ours."""
         folder = self._folder(name)
         self._make(folder)
+        return folder
+
+    def subfolder(self, name: str, part: str) -> Path:
+        """A folder, made 0700, in that of a run, for what runs to write into. Raises as `folder` does."""
+        folder = self.folder(name) / part
+        self._make_one(folder)
         return folder
 
     def found(self, prefix: str) -> list[str]:
@@ -100,7 +106,7 @@ class Supervisors:
         with _held(folder, patience_seconds=_LOCK_SECONDS) as held:
             if not held or _claimed(folder):
                 raise Failed(f"{spec.name} was started before")
-            _write_private(folder / "spec.json", json.dumps(document).encode())
+            write_own(folder / "spec.json", json.dumps(document).encode())
         self._prepared[spec.name] = time.monotonic()
         return (sys.executable, "-X", "utf8", "-I", "-S", str(_PANE), str(folder / "spec.json"))
 
@@ -111,15 +117,18 @@ class Supervisors:
     def put(self, name: str, file: str, data: bytes) -> Path:
         """Write a small file (0600) into a run's folder, whole or not at all."""
         path = self.folder(name) / file
-        _write_private(path, data)
+        write_own(path, data)
         return path
 
     def get(self, name: str, file: str, *, most_bytes: int = 1 << 20) -> bytes | None:
-        """The first ``most_bytes`` of a regular file in a run's folder; a link, a pipe or a missing file is ``None``."""
+        """The first ``most_bytes`` of a regular file in a run's folder, ``part/file`` for one in a `subfolder`.
+
+        A pipe, a missing file, and what is behind a link is ``None``.
+        """
         try:
-            with open_regular(self._folder(name) / file) as source:
+            with open_below(self._folder(name), file) as source:
                 return source.read(most_bytes)
-        except OSError:
+        except (OSError, Odd):
             return None
 
     def launch(self, argv: Sequence[str]) -> None:
@@ -135,23 +144,33 @@ class Supervisors:
         self._reap()
         folder = self._folder(name)
         # The order makes one look at four moving things consistent: the supervisor writes running.json before it
-        # unlinks the spec, and a claim seen before the lock is found free means that its holder is gone for good.
+        # unlinks the spec, and a claim seen before the lock is found free means that its holder is gone for good. Before
+        # that, what lies there as its end is none: what runs could have written it.
+        process, odd = None, ""
         try:
             prepared = os.path.lexists(folder / "spec.json")
-            process = running(folder)
-            alive = _is_held(folder)
-            exit = ended(folder)
-            if exit is not None:
-                return Ended(exit=exit, process=process)
-            if process is None:
-                return Starting() if alive or (prepared and self._awaited(name)) else Absent()
-            if not alive:
-                return Lost(process=process)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            try:
+                process = running(folder)
+            except Odd as error:
+                odd = str(error)
+            claimed = _claimed(folder)
+            if _is_held(folder):
+                return self._held_by(folder, process, odd)
+            if claimed:
+                exit = _end_on_record(folder)
+                return Lost(process=process) if exit is None else Ended(exit=exit, process=process)
+        except OSError as error:
             return Unknown(why=f"{folder}: {error}")
-        if process.boot != self._boot_id:
+        if _claimed(folder):  # begun since: look again
+            return self.probe(name)
+        return Starting() if prepared and self._awaited(name) else Absent()
+
+    def _held_by(self, folder: Path, process: Process | None, odd: str) -> Probe:
+        if odd:
+            return Unknown(why=f"{folder}: who holds its lock cannot be told: {odd}")
+        if process is not None and process.boot != self._boot_id:
             return Unknown(why=f"{folder}: its lock is held from another machine")
-        return Running(process=process)
+        return Starting() if process is None else Running(process=process)
 
     def _awaited(self, name: str) -> bool:
         """Whether this process prepared it moments ago and its supervisor may still be on its way."""
@@ -209,12 +228,15 @@ class Supervisors:
     def _make(self, folder: Path) -> None:
         own_folder(self._root)
         for path in dict.fromkeys((self._root, folder.parent, folder)):
-            with contextlib.suppress(FileExistsError):
-                path.mkdir(mode=0o700)
-                path.chmod(0o700)
-            found = path.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                raise PermissionError(f"{path} is not a folder of this user")
+            self._make_one(path)
+
+    def _make_one(self, path: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            path.chmod(0o700)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is not a folder of this user")
 
     def _end(self, name: str, number: signal.Signals) -> bool:
         state = self.probe(name)
@@ -227,19 +249,18 @@ class Supervisors:
         return self._withdraw(name) if prepared or isinstance(state, Starting) else True
 
     def _withdraw(self, name: str) -> bool:
-        """Take back a spec that nobody has claimed, so that a supervisor that is still to come finds nothing."""
+        """Take back a spec, so that a supervisor that is still to come finds nothing, and what a killed one left."""
         folder = self._folder(name)
         with _held(folder, patience_seconds=0.0) as held:
-            if not held or _claimed(folder):
-                return False
-            (folder / "spec.json").unlink(missing_ok=True)
-            return True
+            if held:
+                (folder / "spec.json").unlink(missing_ok=True)
+            return held
 
     def _set_aside(self, name: str) -> None:
         """End what a lost run left, and rename its folder: the name can be used again, and what was kept can be read."""
         folder = self._folder(name)
         with _held(folder, patience_seconds=_LOCK_SECONDS) as held:
-            if not held or os.path.lexists(folder / "exit.json"):  # another began it again meanwhile
+            if not held or _end_on_record(folder) is not None:  # another began it again meanwhile
                 raise Failed(f"{name} was started before")
             self.sweep(self.cookie(name))
             number = sum(1 for _ in folder.parent.glob(f"{folder.name}{_ASIDE}*")) + 1
@@ -300,12 +321,9 @@ def _claimed(folder: Path) -> bool:
     return any(os.path.lexists(folder / record) for record in ("running.json", "exit.json"))
 
 
-def _write_private(path: Path, data: bytes) -> None:
-    """Put a file in place at once, readable by this user alone from its first byte on. Call it under the lock."""
-    draft = path.with_name(f"{path.name}.tmp")
-    draft.unlink(missing_ok=True)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, 0o600)  # a umask can also take away too much
-        file.write(data)
-    draft.rename(path)
+def _end_on_record(folder: Path) -> Exit | None:
+    """How a run ended whose lock is free; what was written there by another than its supervisor is no record."""
+    try:
+        return ended(folder)
+    except Odd:
+        return None

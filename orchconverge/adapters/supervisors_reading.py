@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -11,14 +12,21 @@ import msgspec
 from msgspec import Struct
 
 from orchconverge.core.values import Process
+from orchconverge.files import open_inside
 from orchconverge.ports import Exit
 
 VERSION: Final = 1
 """Of spec and records."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # to open a pipe would wait for its writer
+_NO_FILE: Final = (errno.ELOOP, errno.ENXIO)
+"""What opening a link or a socket fails with."""
 _RECORD_BYTES: Final = 1 << 20
 _LEFT_OUT: Final = b"\n[orchconverge: output is left out here]\n"
 _T = TypeVar("_T")
+
+
+class Odd(ValueError):
+    """What is there was written by no supervisor."""
 
 
 class _Claim(Struct):
@@ -69,23 +77,31 @@ class _Record(Struct):
 
 
 def running(folder: Path) -> Process | None:
-    """The supervisor that claimed the run. Raises `OSError`, `ValueError` and `msgspec.MsgspecError` for what it is not."""
+    """The supervisor that claimed the run, if one did. Raises `Odd`, and `OSError` where it cannot be asked."""
     data = _read(folder / "running.json")
     return _decode(data, _Claim).process if data is not None else None
 
 
 def ended(folder: Path) -> Exit | None:
-    """How the run ended, if that is on record. Raises as `running` does."""
+    """How the run ended, if that is on record: it is the record of a run only once its lock is free. Raises as `running`."""
     data = _read(folder / "exit.json")
     return _decode(data, _Record).exit() if data is not None else None
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file, never through a link and never waiting for a pipe's writer. Raises `OSError`."""
-    fd = os.open(path, _READ)
+    """Open a regular file, never through a link and never waiting for a pipe's writer. Raises `OSError` and `Odd`."""
+    return _regular(os.open(path, _READ), path)
+
+
+def open_below(folder: Path, file: str) -> BinaryIO:
+    """As `open_regular` the file ``part/file`` in a folder, which is reached through no link either."""
+    return _regular(open_inside(folder, file, os.O_RDONLY), folder / file)
+
+
+def _regular(fd: int, path: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise PermissionError(f"{path} is not a regular file")
+        raise Odd(f"{path} is not a regular file")
     return os.fdopen(fd, "rb")
 
 
@@ -115,14 +131,18 @@ def _slice(path: Path, first: int, length: int) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """Read a record of ours; ``None`` if there is none. Raises `OSError` for a link, a pipe or another user's file."""
+    """Read a record of ours; ``None`` if there is none. Raises as `running` does."""
     try:
         file = open_regular(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise Odd(f"{path}: {error.strerror}") from error
+        raise
     with file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
-            raise PermissionError(f"{path} belongs to another user")
+            raise Odd(f"{path} belongs to another user")
         return file.read(_RECORD_BYTES)
 
 
@@ -131,6 +151,9 @@ class _Versioned(Struct):
 
 
 def _decode(data: bytes, type: type[_T]) -> _T:
-    if (version := msgspec.json.decode(data, type=_Versioned).v) != VERSION:
-        raise ValueError(f"a record of version {version}")
-    return msgspec.json.decode(data, type=type)
+    try:
+        if (version := msgspec.json.decode(data, type=_Versioned).v) != VERSION:
+            raise Odd(f"a record of version {version}")
+        return msgspec.json.decode(data, type=type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Odd(f"it is not what a supervisor writes: {error}") from error

@@ -47,7 +47,7 @@ _LISTED = re.compile(r"(\$[0-9]+) (.+)")
 _NO_SERVER = re.compile(r"no server running|error connecting to .* \((?:No such file|Connection refused|File name too)")
 _RACE = re.compile(r"server exited|lost server|no server running|error connecting to .* \(Connection re(?:fused|set)")
 _DUPLICATE = re.compile(r"duplicate session")
-_MISSING = re.compile(r"can't find (?:session|pane|window)")
+_MISSING = re.compile(r"can't find (?:session|pane|window)|no current target")
 _VERSIONS = re.compile(r"protocol version mismatch")
 
 
@@ -249,15 +249,6 @@ class Tmux:
     def version(self) -> str:
         """The installed tmux, e.g. ``3.3a``. Raises `Refused` if there is none."""
         return self._server.run("-V").stdout[0].removeprefix("tmux ").strip()
-
-    def server_pid(self) -> int | None:
-        """The server's pid, ``None`` if there is no server. Raises `Failed` if it does not answer."""
-        try:
-            return int(self._retried("display-message", "-p", "#{pid}").stdout[0])
-        except _NoServer:
-            return None
-        except (IndexError, ValueError) as error:
-            raise Failed("tmux answered something else than its pid") from error
 
     def _sessions(self) -> dict[str, str]:
         """Name -> id of the sessions there are. Raises `Failed` for an answer that is not such a list."""

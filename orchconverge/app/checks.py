@@ -12,7 +12,7 @@ from orchconverge.app.world import World, check_name
 from orchconverge.core.flags import matches
 from orchconverge.core.seen import Absent, Ended, Exit, Key, Lost, Running, Starting, Unknown
 from orchconverge.core.state import Basin, Run
-from orchconverge.core.target import FROM_GIT, Criterion, Sha
+from orchconverge.core.target import FROM_GIT, RUN_BY_US, Criterion, Sha
 from orchconverge.core.testids import passed_ids
 from orchconverge.core.values import Evidence, Met
 from orchconverge.core.views.text import tail
@@ -34,6 +34,8 @@ class Checks:
         self.trees = trees
         self.answers: dict[Key, Evidence] = {}
         self.awaited: dict[Key, tuple[str, Sha]] = {}
+        self.spoiled: set[Sha] = set()
+        """Trees that the caller's directory did not hold, clean, all the time: they are checked in one of ours."""
         self.lost: dict[str, int] = {}
         self.ending: list[str] = []
         self.swept: set[str] = set()
@@ -42,6 +44,12 @@ class Checks:
     def ask(self, basin: Basin, run: Run, key: Key, commit: Sha) -> bool:
         """Start a check, or find it running or ended. True if it is answered already."""
         criterion = next(c for c in basin.criteria if c.name == key.criterion)
+        if criterion.kind not in FROM_GIT | RUN_BY_US:
+            excerpt = f"nothing here can answer a criterion of kind {criterion.kind}"
+            self.answers[key] = Evidence(
+                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=excerpt
+            )
+            return True
         if criterion.kind in FROM_GIT:
             self.answers[key] = self._from_git(basin, run, criterion, key, commit)
             return True
@@ -59,8 +67,7 @@ class Checks:
     def _advance(self, basin: Basin, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> bool:
         probe = self.world.supervisors.probe(name)
         if isinstance(probe, Ended):
-            self.answers[key] = self._evidence(run, criterion, key, name, probe.exit)
-            self.awaited.pop(key)
+            self._ended(run, criterion, key, name, probe.exit, commit)
             return True
         if isinstance(probe, Lost):
             self.lost[name] = self.lost.get(name, 0) + 1
@@ -73,20 +80,41 @@ class Checks:
             )
             return True
         if isinstance(probe, Absent | Lost):
-            self._start(run, criterion, key, name, commit)
+            return self._start(run, criterion, key, name, commit)
         return False
 
-    def _start(self, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> None:
+    def _ended(self, run: Run, criterion: Criterion, key: Key, name: str, found: Exit, commit: Sha) -> None:
+        """Take the answer of a check, if what it ran on stayed what it was asked about; what it changed is not passed on."""
+        if key.place == "here" and self._disturbed(run, key):
+            self.spoiled.add(key.tree)
+        else:
+            self.answers[key] = self._evidence(run, criterion, key, name, found)
+        if key.place == "fresh":
+            self.trees.used(key.tree, commit)
+        self.awaited.pop(key)
+
+    def _disturbed(self, run: Run, key: Key) -> bool:
+        """Whether the caller's directory is not, or no longer, a clean tree of what is asked about."""
+        stands = self.world.git.checkout(Path(run.settings.checkout))
+        return bool(stands.dirty) or stands.head is None or self.world.git.tree_of(stands.head) != key.tree
+
+    def _start(self, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> bool:
+        """Start a check. True if it cannot be made in the caller's directory: then a tree of our own is asked for."""
         supervisors = self.world.supervisors
+        if key.place == "here" and self._disturbed(run, key):
+            self.spoiled.add(key.tree)
+            self.awaited.pop(key)
+            return True
         if key.place == "here":
             cwd, awaited = Path(run.settings.checkout), ""
         else:
             cwd, awaited = self.trees.for_tree(key.tree, commit, setup=run.settings.setup)
         if awaited:
             self.awaited[key] = (awaited, commit)
-            return
+            return False
         folder = supervisors.folder(name)
         env = allowed(self.world.host.environment(), also=self.world.allowed)
+        env["ORCHCONVERGE_INSIDE"] = "1"
         env["ORCHCONVERGE_JUNIT"] = str(folder / "junit.xml")
         if criterion.kind == "tests":
             env["PYTEST_ADDOPTS"] = (
@@ -105,6 +133,7 @@ class Checks:
             supervisors.put(name, "before", "\0".join(before).encode("utf-8", "surrogateescape"))
         supervisors.launch(argv)
         self.world.journal.say(f"checks {criterion.name} on {key.tree:.8} ({key.place})")
+        return False
 
     def _evidence(self, run: Run, criterion: Criterion, key: Key, name: str, found: Exit) -> Evidence:
         supervisors = self.world.supervisors
@@ -117,8 +146,6 @@ class Checks:
             met, excerpt = "error", excerpt or found.error
         if found.reason in ("deadline", "killed"):
             excerpt = f"{excerpt}\n[{found.reason} after {found.seconds:.0f} s]"
-        if key.place == "here" and self._moved(run, key):
-            met, excerpt = "error", f"another commit was checked out while it ran\n{excerpt}"
         passed: tuple[str, ...] = ()
         if criterion.kind == "tests":
             passed = passed_ids(supervisors.get(name, "junit.xml", most_bytes=MOST_JUNIT), text)
@@ -136,11 +163,6 @@ class Checks:
             passed=passed,
             dirtied=self._dirtied(run, key, name),
         )
-
-    def _moved(self, run: Run, key: Key) -> bool:
-        """Whether the caller's directory no longer has the tree checked out that the check was asked about."""
-        head = self.world.git.checkout(Path(run.settings.checkout)).head
-        return head is None or self.world.git.tree_of(head) != key.tree
 
     def _dirtied(self, run: Run, key: Key, name: str) -> tuple[str, ...]:
         """Untracked paths that appeared in the caller's directory while a check ran."""

@@ -1,4 +1,4 @@
-"""Stops, resumes and awaits runs from outside, whatever is left of them: a live controller, a dead one, or nothing."""
+"""Stops runs from outside, whatever is left of them: a live controller, a dead one, or nothing; finds the one meant."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from orchconverge.app import handover
+from orchconverge.app.controller import close_session
 from orchconverge.app.start import until
-from orchconverge.app.world import World, mind_name, step_name
-from orchconverge.core.events import BranchEnded, BranchSearching, RunStopped, RunStopRequested
-from orchconverge.core.seen import Ended, Lost, Running
+from orchconverge.app.trees import Trees
+from orchconverge.app.world import World, mind_name
+from orchconverge.core.events import AnyFact, BranchEnded, BranchSearching, RunStopped, RunStopRequested
+from orchconverge.core.seen import Ended, Lost, Running, Starting
 from orchconverge.core.state import Basin, Branch, Phase, Run
-from orchconverge.core.values import ControllerId, Process
-from orchconverge.errors import Refused
+from orchconverge.core.values import ControllerId, Process, Writer
+from orchconverge.errors import Failed, Illegal, Refused
 
+KINDS = ("minds", "checks", "setups", "steps")
 GRACEFUL = 6.0
 AFTER_TERM = 1.0
 AFTER_KILL = 2.0
@@ -56,11 +60,17 @@ def unfinished(basin: Basin) -> bool:
 
 
 def stop(world: World, basin: Basin, *, cleanup: bool) -> str:
-    """Stop a run: ask, then TERM, then KILL. Returns what was done, in a sentence. Nothing of ours survives ten seconds."""
+    """Stop a run: ask, then TERM, then KILL. Returns in a sentence what was done.
+
+    Of what it started nothing runs on but what the kernel cannot kill. Raises `Failed` if its controller cannot be ended
+    from here, as on another host.
+    """
     said = f"{basin.id} does not run"
     if basin.running is not None:
         said = _stop_run(world, basin.id, basin.running, cleanup=cleanup)
-    elif world.leases.held(f"lease/{basin.id}"):
+    elif (
+        world.leases.held(f"lease/{basin.id}") is not False
+    ):  # one that is just ending or beginning, or nobody can tell
         until(world, lambda: world.leases.held(f"lease/{basin.id}") is False, seconds=GRACEFUL)
     _end_processes(world, basin.id)
     if cleanup:
@@ -73,74 +83,95 @@ def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
         return world.ledger.state.basins[name].running is None
 
     def gone() -> bool:
-        return world.leases.held(f"lease/{name}") is False
+        held = world.leases.held(f"lease/{name}")
+        return not held if held is not None else not _signal(world, driver(), 0)
+
+    def driver() -> ControllerId:
+        now = world.ledger.state.basins[name].running
+        return (now or run).controller
 
     if not run.stop_requested:
-        world.ledger.append(RunStopRequested(basin=name, cleanup=cleanup), writer="cli")
+        _record(world, RunStopRequested(basin=name, cleanup=cleanup), unless=over, writer="cli")
     how = "stopped"
-    if world.leases.held(f"lease/{name}"):
-        _signal(world, run.controller, signal.SIGTERM)
+    if not gone():
+        _signal(world, driver(), signal.SIGTERM)
         if not until(world, lambda: over() and gone(), seconds=GRACEFUL):
             how = "did not stop by itself and was ended"
             _end_processes(world, name)
             if not until(world, lambda: over() and gone(), seconds=AFTER_TERM):
-                _signal(world, run.controller, signal.SIGKILL)
-                until(world, gone, seconds=AFTER_KILL)
+                _signal(world, driver(), signal.SIGKILL)
+                if not until(world, gone, seconds=AFTER_KILL):
+                    found = driver()
+                    raise Failed(
+                        f"the controller of {name} cannot be ended from here (pid {found.pid} on {found.host})",
+                        hint="it was asked to stop and does so when it looks; if it hangs, end it there",
+                    )
+    world.ledger.catch_up()
     if not over():
-        _record_the_end(world, name)
+        _record_the_end(world, name, over)
         how = "had no controller, its end is recorded" if how == "stopped" else how
     return f"{name} {how}"
 
 
-def _signal(world: World, controller: ControllerId, number: int) -> None:
-    """Signal exactly the process that wrote `run.started`."""
-    world.host.signal(Process(boot=controller.boot, pid=controller.pid, start=controller.start), number)
+def _record(world: World, fact: AnyFact, *, unless: Callable[[], bool], writer: Writer = "recovery") -> None:
+    """Append a fact of a run that others may be ending too: what is not legal any more, since they did, is no error."""
+    try:
+        world.ledger.append(fact, writer=writer)
+    except Illegal:
+        world.ledger.catch_up()
+        if not unless():
+            raise
+
+
+def _signal(world: World, controller: ControllerId, number: int) -> bool:
+    """Signal exactly the process that wrote `run.started`; 0 only asks. False if it does not live, as far as we can see."""
+    return world.host.signal(Process(boot=controller.boot, pid=controller.pid, start=controller.start), number)
 
 
 def supervised(world: World, name: str) -> list[str]:
-    """The supervised names of a basin that may still run."""
-    basin = world.ledger.state.basins[name]
-    minds = [mind_name(b.id) for b in world.ledger.state.branches_of(name)[-32:]]
-    chain = basin.chain
-    steps = [step_name(name, chain.round, chain.running)] if chain.running is not None else []
-    return [*minds, *steps, *world.supervisors.found(f"checks/{name}."), *world.supervisors.found(f"setups/{name}.")]
+    """All supervised names of a basin, those that were prepared and never begun included."""
+    return [found for kind in KINDS for found in world.supervisors.found(f"{kind}/{name}.")]
 
 
 def _end_processes(world: World, name: str) -> None:
-    """End every supervised tree of a basin: TERM by its supervisor, then KILL."""
-    names = [n for n in supervised(world, name) if isinstance(world.supervisors.probe(n), Running)]
+    """End every supervised tree of a basin: TERM by its supervisor, then KILL. What was not begun is withdrawn."""
+    names, stop, probe = supervised(world, name), world.supervisors.stop, world.supervisors.probe
+    asked = {one: stop(one) for one in names}
+    left = [one for one in names if not asked[one] or isinstance(probe(one), Running | Starting)]
+
+    def live() -> list[str]:
+        asked.update({one: stop(one) for one in left if not asked[one]})
+        return [one for one in left if not asked[one] or isinstance(probe(one), Running | Starting)]
+
+    until(world, lambda: not live(), seconds=AFTER_TERM, watched=left)
+    for one in live():
+        world.supervisors.kill(one)
     for one in names:
-        world.supervisors.stop(one)
-    until(
-        world,
-        lambda: not any(isinstance(world.supervisors.probe(n), Running) for n in names),
-        seconds=AFTER_TERM,
-        watched=names,
-    )
-    for one in names:
-        if isinstance(world.supervisors.probe(one), Running):
-            world.supervisors.kill(one)
-    for one in supervised(world, name):
-        if isinstance(world.supervisors.probe(one), Lost):
+        if isinstance(probe(one), Lost):
             world.supervisors.kill(one)
 
 
-def _record_the_end(world: World, name: str) -> None:
+def _record_the_end(world: World, name: str, over: Callable[[], bool]) -> None:
     """With no controller left: end what runs, record the ends of its minds, and that the run is over."""
-    _end_processes(world, name)
-    state = world.ledger.state
-    attempt = state.basins[name].attempt
-    for branch in [state.branches[b] for b in attempt.branches] if attempt is not None else []:
-        probe = world.supervisors.probe(mind_name(branch.id))
-        if branch.phase is Phase.SPAWNED and isinstance(probe, Ended | Lost):
-            process = probe.process or Process(boot="", pid=0, start=0)
-            fact = BranchSearching(basin=name, branch=branch.id, session="", process=process)
-            world.ledger.append(fact, writer="recovery")
-        if world.ledger.state.branches[branch.id].phase is Phase.SEARCHING:
-            world.ledger.append(_end_of(world, branch, probe), writer="recovery")
-    world.ledger.append(
-        RunStopped(basin=name, reason="stopped", text="recorded after its controller"), writer="recovery"
-    )
+    lease = world.leases.take(f"lease/{name}", wait_seconds=AFTER_TERM)
+    if lease is None:
+        raise Failed(f"another controller takes {name} over", hint=f"orchconverge stop {name} once more")
+    try:
+        _end_processes(world, name)
+        world.ledger.catch_up()
+        attempt = world.ledger.state.basins[name].attempt
+        for branch in [world.ledger.state.branches[b] for b in attempt.branches] if attempt is not None else []:
+            probe = world.supervisors.probe(mind_name(branch.id))
+            if branch.phase is Phase.SPAWNED and isinstance(probe, Ended | Lost):
+                process = probe.process or Process(boot="", pid=0, start=0)
+                fact = BranchSearching(basin=name, branch=branch.id, session="", process=process)
+                _record(world, fact, unless=over)
+            if world.ledger.state.branches[branch.id].phase is Phase.SEARCHING:
+                _record(world, _end_of(world, branch, probe), unless=over)
+        stopped = RunStopped(basin=name, reason="stopped", text="recorded after its controller")
+        _record(world, stopped, unless=over)
+    finally:
+        lease.release()
 
 
 def _end_of(world: World, branch: Branch, probe: object) -> BranchEnded:
@@ -158,26 +189,36 @@ def _end_of(world: World, branch: Branch, probe: object) -> BranchEnded:
 
 
 def _clean(world: World, name: str) -> str:
-    """Remove sessions and worktrees of ours, after everything in them is on a ref. State, logs and commits stay."""
-    sessions = trees = 0
+    """Remove sessions and worktrees of ours, after everything in them is on a ref, and what holds an environment.
+
+    State, logs and commits stay.
+    """
+    sessions, trees = 0, Trees(world, name)
     state = world.ledger.state
     run = state.basins[name].run
     for session in {b.session for b in state.branches_of(name)} | ({run.controller.tmux} if run is not None else set()):
-        if session and world.panes.alive(session):
-            world.panes.close(session)
+        if session and world.panes.alive(session) is not False:
+            close_session(world, session)
             sessions += 1
-    for branch in state.branches_of(name):
-        path = Path(branch.worktree)
-        if branch.place == "fresh" and path.is_dir():
+    minds = [b for b in state.branches_of(name) if b.place == "fresh" and Path(b.worktree).is_dir()]
+    kept = [Path(b.worktree) for b in minds if not (_snapshot(world, b) and trees.remove_mind(b))]
+    checked = trees.checked()
+    trees.remove_checked()
+    kept += trees.checked()
+    handover.drop(world.state, name)
+    said = f"{sessions} sessions and {len(minds) + len(checked) - len(kept)} worktrees removed"
+    if kept:
+        said += f"; not removed, `orchconverge logs` says why: {', '.join(map(str, kept))}"
+    return f"{said}; state, logs and commits are kept"
+
+
+def _snapshot(world: World, branch: Branch) -> bool:
+    """Put what a mind left uncommitted onto a keep-ref. False if that cannot be done; a half removed tree has nothing."""
+    path = Path(branch.worktree)
+    try:
+        if (path / ".git").exists():
             world.git.snapshot(path, f"{branch.id}-leftovers")
-            head = world.git.resolve(f"refs/heads/{branch.git_branch}")
-            if head is not None:
-                world.git.keep(branch.id, head)
-            world.git.remove_worktree(path)
-            trees += 1
-    if world.trees.is_dir():
-        for path in sorted(world.trees.iterdir()):
-            if path.name.startswith((f"t-{name}.", f"g-{name}.")):
-                world.git.remove_worktree(path)
-                trees += 1
-    return f"{sessions} sessions and {trees} worktrees removed; state, logs and commits are kept"
+    except (Failed, Refused) as error:
+        world.journal.say(f"kept {path}: {error.message}")
+        return False
+    return True

@@ -61,7 +61,7 @@ class Controller:
         self.troubles = 0
         self.held = False
         self.exported = float("-inf")
-        self.seq = 0
+        self.exported_seq = self.seq = 0
         self.finished = False
         self.active = ActiveTime(world.clock, self.basin.active)
         self.perform: dict[type[a.Action], Callable[[Any], bool]] = {
@@ -71,6 +71,7 @@ class Controller:
             a.StartMind: self._start_mind,
             a.ReadMind: self._read_mind,
             a.EndMind: lambda action: self._stop(mind_name(action.branch)),
+            a.KillMind: lambda action: not self.world.supervisors.kill(mind_name(action.branch)),
             a.Check: self._check,
             a.EndChecks: self._end_checks,
             a.Squash: self._squash,
@@ -117,7 +118,8 @@ class Controller:
         waiting = self.held or self.basin.running is None or self.record.waiting is not None
         self.active.tick(waiting=waiting, least=self.basin.active)
         self.held = False
-        self.checks.poll(self.basin, self.record)
+        if not self._ending() and not self.world.wakeups.stopping():  # a stop waits for nothing
+            self.checks.poll(self.basin, self.record)
         for action in decide(self.world.ledger.state, self.look(), self.now()):
             fresh = self.perform[type(action)](action) or fresh
         return fresh
@@ -141,6 +143,10 @@ class Controller:
     def _wait(self) -> None:
         """Until something under way ends, somebody appends, a signal comes, or time is due. A floor wakes us anyway."""
         until = self.world.clock.monotonic() + FLOOR
+        if self.seq > self.exported_seq:
+            self.export(seq=self.seq)
+        if self.seq > self.exported_seq:
+            until = min(until, self.exported + EXPORT_EVERY)
         self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
         if self.world.clock.monotonic() - self.looked >= TARGET_FRESH:
             self.target = None
@@ -196,6 +202,7 @@ class Controller:
             works=self.works,
             target=self.target,
             answers=self.checks.answers,
+            spoiled=frozenset(self.checks.spoiled),
             squashes=self.grafts.squashes,
             landed=self.grafts.landed,
             obstacle=self.grafts.obstacle,
@@ -255,7 +262,7 @@ class Controller:
         moment, ledger = self.world.clock.monotonic(), self.world.ledger
         if not now and moment - self.exported < EXPORT_EVERY:
             return
-        self.exported = moment
+        self.exported, self.exported_seq = moment, seq
         newest = ledger.state.newest
         top = newest is not None and newest.id == self.name
         self.world.exports.write(seq, export(ledger.state, self.name, seq=seq), self.name, newest=top)
@@ -287,7 +294,9 @@ class Controller:
         branch = self._branch(action.branch)
         self.awaited.pop(branch.id, None)
         try:
-            awaited = self.minds.start(self.world.ledger.state, self.basin, self.record, branch)
+            awaited = self.minds.start(
+                self.world.ledger.state, self.basin, self.record, branch, active=self.active.seconds
+            )
         except (Failed, Refused) as error:
             tries = self.starts[branch.id] = self.starts.get(branch.id, 0) + 1
             self.world.journal.say(f"{branch.id} could not be started: {error.message}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from orchconverge.app.controller import Controller, close_session
 from orchconverge.app.world import World
 from orchconverge.core.events import RunStarted
-from orchconverge.core.state import UNSETTLED
+from orchconverge.core.state import UNSETTLED, Run
 from orchconverge.core.values import ControllerId, Limits, Settings
+from orchconverge.core.views.text import counted
 from orchconverge.errors import Failed, Illegal, Refused
 
 LEASE_WAIT = 3.0
@@ -29,7 +30,7 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
             settings=settings,
             limits=limits,
             takesOver=open_run.id if open_run is not None else None,
-            fingerprint=(open_run.fingerprint if open_run is not None else "") or _fingerprint(world),
+            fingerprint=_known(record.run) or _fingerprint(world),
         )
         controller = Controller(world, basin)
         try:
@@ -46,6 +47,12 @@ def drive(world: World, basin: str, settings: Settings, limits: Limits, *, tmux:
         lease.release()
 
 
+def _known(before: Run | None) -> str:
+    """What git ran with in the run before; empty where there was none, or where a person stopped it to look at that."""
+    looked_at = before is not None and before.tampered and not before.open
+    return before.fingerprint if before is not None and not looked_at else ""
+
+
 def _fingerprint(world: World) -> str:
     """What git runs with now; empty if it does not answer: the controller then asks it again."""
     try:
@@ -56,7 +63,7 @@ def _fingerprint(world: World) -> str:
 
 def announce(world: World, settings: Settings, limits: Limits) -> None:
     """Say what may be started, before it is."""
-    attempts = f"up to {limits.attempts} attempts" if limits.attempts is not None else "no limit of attempts"
+    attempts = f"up to {counted(limits.attempts, 'attempt')}" if limits.attempts is not None else "no limit of attempts"
     hours = f", {limits.hours:g} h" if limits.hours is not None else ""
     place = f"in place in {settings.checkout}" if settings.place == "here" else "in worktrees of its own"
     world.journal.say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from orchconverge.core.target import Sha, slug
 from orchconverge.core.views import pull_request
 from orchconverge.core.views.report import report
 from orchconverge.errors import Failed, OrchConvergeError, Refused
-from orchconverge.files import own_folder
+from orchconverge.files import own_folder, write_inside, write_own
 from orchconverge.ports import Git, Ledger
 
 
@@ -35,11 +34,14 @@ REPORTS = "docs/convergence-reports"
 
 
 def pushl(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact]) -> StepResult:
-    """Push the target to its remote with a fixed refspec, never forced; keep a pull request record and a bundle."""
+    """Push what was judged to its remote with a fixed refspec, never forced; keep a pull request record and a bundle."""
     git, settings = closing.git, run.settings
     head = git.resolve(f"refs/heads/{basin.target}")
     if head is None:
         return StepResult(status="failed", detail=f"the branch {basin.target} is gone")
+    moved = _moved(git, basin, head)
+    if moved:
+        return StepResult(status="failed", detail=moved, commit=head)
     record = _record(closing, basin, settings.base, head)
     if settings.remote not in git.remotes():
         return StepResult(status="skipped", detail=f"no remote called {settings.remote}; {record}", commit=head)
@@ -57,6 +59,24 @@ def pushl(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact]) ->
     return StepResult(status="done", detail=detail, commit=head)
 
 
+def _moved(git: Git, basin: Basin, head: Sha) -> str:
+    """Why ``head`` may not be pushed: it is neither what was judged nor that with reports of ours on top. Else empty."""
+    judged = basin.tip.head if basin.tip is not None else None
+    if judged is None:
+        return "nothing was checked yet, and what was not checked is not pushed"
+    if head == judged:
+        return ""
+    work = git.work(judged, head)
+    ours = all(commit.subject == _subject(basin) for commit in work.commits)
+    if work.descends and ours and all(path.startswith(f"{REPORTS}/") for path in work.changed):
+        return ""
+    return f"the target moved (was {judged:.8}, is {head:.8}): resume checks it again"
+
+
+def _subject(basin: Basin) -> str:
+    return f"docs: convergence report of {basin.id}"
+
+
 def _record(closing: Closing, basin: Basin, base: str, head: Sha) -> str:
     """Write the pull request record and the bundle into ``pr/``; says what there is."""
     folder = closing.state / "pr"
@@ -70,7 +90,7 @@ def _record(closing: Closing, basin: Basin, base: str, head: Sha) -> str:
         "body": pull_request.body(basin, work),
         "labels": pull_request.labels(basin, work),
     }
-    _write(folder / f"{basin.id}.json", msgspec.json.format(msgspec.json.encode(document)))
+    write_own(folder / f"{basin.id}.json", msgspec.json.format(msgspec.json.encode(document)))
     if not work.commits:
         return f"the pull request record is pr/{basin.id}.json"
     try:
@@ -120,13 +140,11 @@ def write_report(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFa
     if run.settings.report == "state":
         path = closing.state / "reports" / name
         own_folder(path.parent)
-        _write(path, text.encode())
+        write_own(path, text.encode())
         return StepResult(status="done", detail="kept in the state directory", path=str(path))
     inside = f"{REPORTS}/{name}"
     if run.settings.report == "file":
-        path = Path(run.settings.checkout) / inside
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, text.encode(), mode=0o644)
+        write_inside(Path(run.settings.checkout), inside, text.encode())
         return StepResult(status="done", detail="written, not committed", path=inside)
     return _commit_report(closing, basin, run, inside, text)
 
@@ -134,24 +152,18 @@ def write_report(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFa
 def _commit_report(closing: Closing, basin: Basin, run: Run, inside: str, text: str) -> StepResult:
     git, remote = closing.git, run.settings.remote
     try:
-        commit = git.commit_file(basin.target, inside, text, f"docs: convergence report of {basin.id}")
+        commit = git.commit_file(basin.target, inside, text, _subject(basin))
     except Refused as refused:
         return StepResult(status="failed", detail=f"{refused.message}: the report was not committed")
     pushed = any(step.name == "pushl" and step.status == "done" for step in basin.chain.done)
     if not pushed:
         return StepResult(status="done", detail="committed, not pushed", path=inside, commit=commit)
+    moved = _moved(git, basin, commit)
+    if moved:
+        return StepResult(status="failed", detail=f"committed, not pushed: {moved}", path=inside, commit=commit)
     went, said = git.push(remote, commit, basin.target)
     detail = f"committed and pushed to {remote}" if went else f"committed; push to {remote} failed: {said}"
     return StepResult(status="done" if went else "failed", detail=detail, path=inside, commit=commit)
-
-
-def _write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put a file in place whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    draft.replace(path)
 
 
 STEPS: Mapping[str, Step] = {
@@ -178,4 +190,4 @@ def step(closing: Closing, name: str, basin: str) -> StepResult:
 
 def leave_result(path: Path, result: StepResult) -> None:
     """Write the result where the controller looks for it."""
-    _write(path, msgspec.json.encode(result))
+    write_own(path, msgspec.json.encode(result))

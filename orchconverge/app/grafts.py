@@ -29,12 +29,11 @@ class Grafts:
                     self.landed[branch.id] = Landed(commit=commit, tree=self.world.git.tree_of(commit))
 
     def squash(self, branch: Branch, tip: Sha) -> None:
-        """Merge the branch onto the tip without committing; the tree stands there to be checked."""
+        """Merge the branch onto the tip without committing, in a throwaway worktree."""
         assert branch.head is not None
         path = self.trees.gate(branch, tip)
         found = self.world.git.squash(path, tip=tip, head=branch.head)
-        if found.tree is not None:
-            self.trees.holding.setdefault(found.tree, path)
+        self.world.git.remove_worktree(path)
         self.squashes[branch.id, tip] = found
 
     def land(self, basin: Basin, branch: Branch, tip: Sha, tree: Sha) -> None:

@@ -5,6 +5,7 @@ The tmux server was started some other day with some other environment, so nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from orchconverge.core.values import Limits, Settings
 from orchconverge.errors import Failed
-from orchconverge.files import own_folder
+from orchconverge.files import own_folder, write_own
 
 
 class Handover(Struct, frozen=True, kw_only=True):
@@ -37,16 +38,11 @@ def write(state: Path, basin: str, handover: Handover) -> None:
     """Leave the handover for the controller."""
     path = path_of(state, basin)
     own_folder(path.parent)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, 0o600)
-        file.write(msgspec.json.encode(handover))
-    draft.replace(path)
+    write_own(path, msgspec.json.encode(handover))
 
 
 def take(state: Path, basin: str) -> Handover:
-    """Read the handover and remove it: it holds the environment. Raises `Failed` if there is none."""
+    """Read the handover and remove it, readable or not: it holds the environment. Raises `Failed` if there is none."""
     path = path_of(state, basin)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -54,5 +50,12 @@ def take(state: Path, basin: str) -> Handover:
             found = msgspec.json.decode(file.read(), type=Handover)
     except (OSError, msgspec.MsgspecError) as error:
         raise Failed(f"nothing to start for {basin}: {error}", hint=f"orchconverge resume {basin}") from error
-    path.unlink(missing_ok=True)
+    finally:
+        drop(state, basin)
     return found
+
+
+def drop(state: Path, basin: str) -> None:
+    """Remove a handover that nobody has taken or will take: the controller could not be started, or is not wanted."""
+    with contextlib.suppress(OSError):
+        path_of(state, basin).unlink()

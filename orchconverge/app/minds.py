@@ -22,6 +22,8 @@ from orchconverge.ports import Brief, Checkout, Launch, Outcome, SessionExists, 
 MOST_LOG = 64 << 20
 MOST_REPORT = 64 << 10
 UNREAD_AT_MOST = 3
+OWN = "mind"
+"""The part of a mind's folder that it is told of and may write into; what we keep of it lies outside."""
 BEFORE = "before"
 """The file of a mind's folder with the paths that were uncommitted when it began, NUL between them."""
 
@@ -35,7 +37,7 @@ class Minds:
         self.sessions: dict[str, str] = {}
         self.unread: dict[Path, int] = {}
 
-    def start(self, state: State, basin: Basin, run: Run, branch: Branch) -> str:
+    def start(self, state: State, basin: Basin, run: Run, branch: Branch, *, active: float) -> str:
         """Start a mind that is recorded as spawned. Returns what is still awaited first, or an empty string.
 
         Safe to call again: worktree, spec and session are found by names made from the ledger, and of two supervisors
@@ -48,7 +50,7 @@ class Minds:
                 return awaited
         supervisors, name = self.world.supervisors, mind_name(branch.id)
         folder = supervisors.folder(name)
-        report_path = folder / "report.json"
+        report_path = supervisors.subfolder(name, OWN) / "report.json"
         if supervisors.get(name, BEFORE) is None:
             before = self.world.git.checkout(Path(branch.worktree))
             paths = "\0".join((*before.dirty, *before.untracked))
@@ -71,7 +73,6 @@ class Minds:
             resume=resume,
         )
         launch = engine.launch(prepared, _granting(run, basin))
-        attempt = basin.attempt
         spec = Spec(
             name=name,
             cwd=prepared.cwd,
@@ -79,7 +80,7 @@ class Minds:
             env=self._environment(branch, engine.variables, launch, prepared),
             stdin=text_path if launch.brief_on_stdin else None,
             branch=branch.git_branch,
-            deadline_seconds=attempt.deadline if attempt is not None else run.settings.attemptSeconds,
+            deadline_seconds=_left(basin, active),
             linger_seconds=launch.linger_seconds,
         )
         self._open(branch, run, supervisors.prepare(spec))
@@ -121,14 +122,14 @@ class Minds:
             "ORCHCONVERGE_BRIEF": str(prepared.text_path),
             "ORCHCONVERGE_REPORT": str(prepared.report_path),
             "GIT_REFLOG_ACTION": marker(branch.id),
-            "TMUX_TMPDIR": str(prepared.folder),  # 0700 and its own: a mind's tmux never meets ours
+            "TMUX_TMPDIR": str(prepared.report_path.parent),  # 0700 and its own: a mind's tmux never meets ours
         }
 
     def read(self, state: State, branch: Branch) -> MindEnd:
         """What an ended mind left. What it did not commit is kept on a ref; its commits are kept on another."""
         name, git = mind_name(branch.id), self.world.git
         outcome = self._outcome(state, branch, name)
-        data = self.world.supervisors.get(name, "report.json", most_bytes=MOST_REPORT + 1)
+        data = self.world.supervisors.get(name, f"{OWN}/report.json", most_bytes=MOST_REPORT + 1)
         report = self.world.read_report(data or b"")
         here, path = branch.place == "here", Path(branch.worktree)
         checkout = self._checkout(path)
@@ -141,6 +142,9 @@ class Minds:
         leftovers = self._leftovers(name, checkout)
         if leftovers:
             git.snapshot(path, f"{branch.id}-leftovers")
+        nested = [left for left in leftovers if left.endswith("/")]
+        if nested:
+            self.world.journal.say(f"{branch.id} left repositories of its own in {path}: {', '.join(nested[:5])}")
         strangers = self._strangers(branch, head) if here else ()
         stands = checkout is not None and (checkout.branch, checkout.head, checkout.dirty) == (
             branch.git_branch,
@@ -152,7 +156,7 @@ class Minds:
             report=report,
             head=head,
             stands=stands,
-            leftovers=leftovers,
+            leftovers=tuple(left for left in leftovers if left not in nested),
             strangers=strangers,
             theirs=self._theirs(state, branch),
         )
@@ -232,3 +236,9 @@ def _plain(command: str) -> bool:
         return bool(shlex.split(command)) and not set(command) & set("|&;<>()$`\\\n*?[]#~{}!")
     except ValueError:
         return False
+
+
+def _left(basin: Basin, active: float) -> float:
+    """Seconds that the attempt's deadline leaves, after what setting up and starting took; ``active`` is the time now."""
+    assert basin.attempt is not None
+    return max(1.0, basin.attempt.deadline - max(0.0, active - basin.attempt.active))

@@ -54,6 +54,8 @@ class Request(Struct, frozen=True, kw_only=True):
     permissions: Literal["default", "skip"] = "default"
     allow: tuple[str, ...] = ()
     setup: str = ""
+    env: tuple[str, ...] = ()
+    lock: Literal["auto", "person"] | None = None
     remote: str = "origin"
     report: Literal["commit", "file", "state"] = "commit"
     stall_after: int = 3
@@ -92,6 +94,12 @@ def declare(world: World, request: Request, *, cwd: Path) -> Declared:
         raise Refused("what was given is not UTF-8", hint="iconv -t UTF-8 turns it into that; or use --goal-file")
     if "\0" in goal:
         raise Refused("the goal holds a NUL byte", hint="take it out; everything else is kept byte for byte")
+    _in_this_version(request)
+    if not world.git.identity():
+        raise Refused(
+            "git does not know who you are, and commits need a name",
+            hint='git config --global user.name "Your Name"; git config --global user.email you@example.org',
+        )
     checkout = world.git.checkout(world.git.root)
     if checkout.operation is not None:
         raise Refused(f"a {checkout.operation} is in progress here", hint="finish or abort it, then start again")
@@ -118,6 +126,21 @@ def declare(world: World, request: Request, *, cwd: Path) -> Declared:
     if new:
         world.git.create_branch(settled, head)
     return Declared(basin=basin, target=settled, settings=settings, limits=limits(request))
+
+
+def _in_this_version(request: Request) -> None:
+    """Refuse what is designed and not built: taken and not done would be worse."""
+    judged = next((c.name for c in request.criteria if c.kind == "judge"), None)
+    if judged is not None:
+        raise Refused(
+            f"criterion {judged}: judging by an engine is not in this version", hint="add --criterion NAME=COMMAND"
+        )
+    if request.minds > 1:
+        raise Refused("several minds an attempt are not in this version", hint="leave out minds, or set it to 1")
+    if request.lock == "person":
+        raise Refused(
+            "lock = person is not in this version", hint="leave it out: the gate admits, you merge the branch"
+        )
 
 
 def _storable(*texts: str) -> bool:
@@ -184,6 +207,7 @@ def _settings(
         permissions=request.permissions,
         allow=request.allow,
         setup=request.setup,
+        env=request.env,
         remote=request.remote,
         stallAfter=request.stall_after,
         backoffBase=request.backoff_base,

@@ -30,7 +30,7 @@ class Steps:
 
     def start(self, basin: Basin, run: Run, number: int, step: str) -> None:
         """Start a step that is recorded as started. One whose supervisor was lost is started again: each looks first."""
-        supervisors, name = self.world.supervisors, step_name(basin.id, number, step)
+        supervisors, name = self.world.supervisors, step_name(basin.id, run.epoch, number, step)
         if isinstance(supervisors.probe(name), Lost):
             supervisors.kill(name)
         result = supervisors.folder(name) / RESULT
@@ -51,7 +51,7 @@ class Steps:
         chain = basin.chain
         if chain.running is None:
             return None, None
-        name = step_name(basin.id, chain.round, chain.running)
+        name = step_name(basin.id, _epoch(basin), chain.round, chain.running)
         probe = self.world.supervisors.probe(name)
         return probe, self._result(name, probe) if isinstance(probe, Ended) else None
 
@@ -70,4 +70,10 @@ class Steps:
     def name(self, basin: Basin) -> str | None:
         """The supervised name of the step that runs."""
         chain = basin.chain
-        return step_name(basin.id, chain.round, chain.running) if chain.running is not None else None
+        if chain.running is None:
+            return None
+        return step_name(basin.id, _epoch(basin), chain.round, chain.running)
+
+
+def _epoch(basin: Basin) -> int:
+    return basin.run.epoch if basin.run is not None else 0

@@ -26,7 +26,6 @@ class Trees:
     def __init__(self, world: World, basin: str) -> None:
         self.world = world
         self.basin = basin
-        self.holding: dict[Sha, Path] = {}
         self.ready: set[Path] = set()
 
     def for_mind(self, branch: Branch, *, setup: str) -> str:
@@ -34,12 +33,31 @@ class Trees:
         return self._make(Path(branch.worktree), branch=branch.git_branch, at=branch.base, setup=setup)
 
     def for_tree(self, tree: Sha, commit: Sha, *, setup: str) -> tuple[Path, str]:
-        """A tree to run criteria in, and the name of the setup that still runs, or an empty string."""
-        path = self.holding.get(tree) or self.world.trees / f"t-{self.basin}.{commit[:16]}"
-        if tree in self.holding:
-            return path, self._set_up(path, setup)
-        awaited = self._make(path, branch=None, at=commit, setup=setup)
-        return path, awaited
+        """A clean tree to run criteria in, and the name of the setup that still runs, or an empty string.
+
+        ``tree`` is the commit's own, or what a graft onto it would give: then it stands at a commit that no ref has.
+        """
+        git, at = self.world.git, commit
+        path = self._checked(tree, commit)
+        if git.tree_of(commit) != tree:
+            at = git.commit_tree(tree, parent=commit, message=f"a tree of {self.basin} that is checked")
+        try:
+            return path, self._make(path, branch=None, at=at, setup=setup)
+        except Refused:  # of the same tree, made for a controller that is gone: it is ours and holds nothing
+            git.remove_worktree(path)
+            return path, self._make(path, branch=None, at=at, setup=setup)
+
+    def _checked(self, tree: Sha, commit: Sha) -> Path:
+        own = self.world.git.tree_of(commit) == tree
+        return self.world.trees / f"t-{self.basin}.{(commit if own else tree)[:16]}"
+
+    def used(self, tree: Sha, commit: Sha) -> None:
+        """Take a tree away in which a check changed what is tracked, so that the next one gets a clean one."""
+        path = self._checked(tree, commit)
+        if path not in self.ready or not self.world.git.checkout(path).dirty:
+            return
+        self.world.git.remove_worktree(path)
+        self.ready.discard(path)
 
     def gate(self, branch: Branch, tip: Sha) -> Path:
         """Where a branch is squashed onto the tip."""
@@ -49,7 +67,10 @@ class Trees:
         if path not in self.ready:
             lease = self.world.leases.take("spawn", wait_seconds=SPAWN_WAIT)
             if lease is None:
-                raise Failed("another orchconverge adds a worktree and does not end", hint="orchconverge doctor")
+                raise Failed(
+                    "another orchconverge adds a worktree and does not end",
+                    hint="it holds the lock `spawn` in the state directory: `orchconverge status` shows what runs",
+                )
             try:
                 self.world.git.add_worktree(path, branch=branch, at=at)
             finally:
@@ -62,7 +83,8 @@ class Trees:
         """Run the setup command once in a tree, under the supervisor. Raises `SetupFailed`."""
         if not setup:
             return ""
-        supervisors, name = self.world.supervisors, setup_name(self.basin, path.name)
+        supervisors = self.world.supervisors
+        name = setup_name(self.basin, path.name, self.world.git.made(path))
         probe = supervisors.probe(name)
         if isinstance(probe, Ended):
             if probe.exit.code == 0:
@@ -82,19 +104,28 @@ class Trees:
             supervisors.launch(supervisors.prepare(spec))
         return name
 
-    def remove_mind(self, branch: Branch) -> None:
-        """Remove a settled mind's worktree, once what it has checked out is on a keep-ref; its leftovers are already."""
-        path = Path(branch.worktree)
+    def remove_mind(self, branch: Branch) -> bool:
+        """Remove a settled mind's worktree, once what it has checked out is on a keep-ref; its leftovers are already.
+
+        False if it stays, since it could not be read or removed, or holds repositories whose work is nowhere else.
+        """
+        path, git = Path(branch.worktree), self.world.git
         if branch.place != "fresh":
-            return
+            return True
         try:
-            head = self.world.git.checkout(path).head if (path / ".git").exists() else None
-            if head is not None:
-                self.world.git.keep(branch.id, head)
+            if (path / ".git").exists():
+                head = git.checkout(path).head
+                if head is not None:
+                    git.keep(branch.id, head)
+                if nested := git.nested(path):
+                    self.world.journal.say(
+                        f"kept {path}: it holds work that is nowhere else in {', '.join(nested[:5])}"
+                    )
+                    return False
         except Failed as error:
             self.world.journal.say(f"kept {path.name}: {error.message}")
-            return
-        self._remove(path)
+            return False
+        return self._remove(path)
 
     def remove_settled(self, state: State) -> None:
         """Remove what a lost controller had no time to: the worktrees of minds whose attempt is over."""
@@ -105,17 +136,22 @@ class Trees:
                 self.remove_mind(branch)
 
     def remove_checked(self) -> None:
-        """Remove the throwaway trees of this basin."""
-        if not self.world.trees.is_dir():
-            return
-        for path in sorted(self.world.trees.iterdir()):
-            if path.name.startswith((f"t-{self.basin}.", f"g-{self.basin}.")):
-                self._remove(path)
-        self.holding.clear()
+        """Remove the throwaway trees of this basin: checks ran there, no mind did."""
+        for path in self.checked():
+            self._remove(path)
 
-    def _remove(self, path: Path) -> None:
+    def checked(self) -> list[Path]:
+        """The throwaway trees of this basin that are there."""
+        if not self.world.trees.is_dir():
+            return []
+        ours = (f"t-{self.basin}.", f"g-{self.basin}.")
+        return [path for path in sorted(self.world.trees.iterdir()) if path.name.startswith(ours)]
+
+    def _remove(self, path: Path) -> bool:
         self.ready.discard(path)
         try:
             self.world.git.remove_worktree(path)
         except (Failed, Refused) as error:
             self.world.journal.say(f"kept {path.name}: {error.message}")
+            return False
+        return True

@@ -28,7 +28,7 @@ from orchconverge.ports import (
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Everything outside. ``trees`` is the folder of our worktrees, floors are in bytes."""
+    """Everything outside. ``trees`` is the folder of our worktrees, ``state`` that of the ledger, floors are in bytes."""
 
     ledger: Ledger
     git: Git
@@ -43,6 +43,7 @@ class World:
     exports: Exports
     journal: Journal
     trees: Path
+    state: Path
     read_report: Callable[[bytes], MindReport]
     step_argv: Callable[[str, str], tuple[str, ...]]
     """(basin, step) -> the command of a step of the final chain."""
@@ -57,9 +58,9 @@ def mind_name(branch: str) -> str:
     return f"minds/{branch}"
 
 
-def step_name(basin: str, number: int, step: str) -> str:
-    """The supervised name of a step."""
-    return f"steps/{basin}.{number}.{step}"
+def step_name(basin: str, epoch: int, number: int, step: str) -> str:
+    """The supervised name of a step: found again by a controller that takes over, new after a stop."""
+    return f"steps/{basin}.{epoch}.{number}.{step}"
 
 
 def check_name(basin: str, epoch: int, attempt: int, command: str, tree: Sha, place: Place, tries: int) -> str:
@@ -68,9 +69,9 @@ def check_name(basin: str, epoch: int, attempt: int, command: str, tree: Sha, pl
     return f"checks/{basin}.{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}"
 
 
-def setup_name(basin: str, tree: str) -> str:
-    """The supervised name of the setup of one worktree of ours."""
-    return f"setups/{basin}.{tree}"
+def setup_name(basin: str, tree: str, made: str) -> str:
+    """The supervised name of the setup of one worktree of ours; one that is ``made`` again is set up again."""
+    return f"setups/{basin}.{tree[:60]}.{hashlib.sha256(f'{tree}/{made}'.encode()).hexdigest()[:12]}"
 
 
 def marker(branch: str) -> str:

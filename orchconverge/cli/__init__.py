@@ -17,16 +17,38 @@ COMMANDS = (
     "run status stop resume wait attach logs report ledger pushl reviewdeep copilot engines _drive _step".split()  # noqa: SIM905
 )
 """First words that are commands; anything else is a goal."""
+NOT_YET = frozenset(
+    (
+        *(
+            "declare",
+            "amend",
+            "open",
+            "lock",
+            "graft",
+            "prune",
+            "retry",
+            "harvest",
+            "kill",
+            "frontier",
+            "overlap",
+            "diff",
+        ),
+        *("gc", "watch", "timeline", "graph", "sessions", "trace", "doctor", "trust", "commands"),
+    )
+)
+"""Commands that are designed and not built: never taken for goals, or a later version would read the same line otherwise."""
+LIKE = 0.75
+"""How close a single word has to come to a command to be taken for a slip, by `difflib`."""
 OUTSIDE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE))
 """What the machine refuses and no change of ours would help: a line, and no report to us."""
-ALLOWED_INSIDE = frozenset("status wait logs report ledger engines _step --help -h --version".split())  # noqa: SIM905
-"""What may be run inside a mind: looking. A mind starts, stops and decides nothing."""
+ALLOWED_INSIDE = frozenset("status wait logs report ledger engines --help -h --version".split())  # noqa: SIM905
+"""What may be run inside a mind, a check or a setup: looking. None of them starts, stops or decides anything."""
 AS_FLAGS = {"--status": "status", "--stop": "stop", "--resume": "resume"}
 """The seed's spelling of three of them."""
 
 
 def rewritten(argv: Sequence[str]) -> list[str]:
-    """The arguments as click gets them: a goal alone means `run`, ``--status`` means `status`."""
+    """The arguments as click gets them: a goal alone means `run`, ``--status`` means `status`. Raises `Refused`."""
     if not argv or argv[0] in COMMANDS or argv[0] in ("--help", "-h", "--version"):
         return list(argv)
     before = argv[: argv.index("--")] if "--" in argv else argv
@@ -35,7 +57,26 @@ def rewritten(argv: Sequence[str]) -> list[str]:
             rest = list(argv)
             rest.remove(flag)
             return [command, *rest]
+    _no_slip(argv)
     return ["run", *argv]
+
+
+def _no_slip(argv: Sequence[str]) -> None:
+    """Refuse a first word that is no goal but a command of a later version, or one that is misspelt."""
+    import difflib
+    import shlex
+    from itertools import takewhile
+
+    word = argv[0]
+    goal = shlex.quote(" ".join(takewhile(lambda each: not each.startswith("-"), argv)))
+    if word in NOT_YET:
+        raise Refused(f"{word} is not in this version", hint=f"as a goal: orchconverge run {goal}")
+    if word.startswith(("-", "/")) or any(char.isspace() for char in word):
+        return
+    known = [command for command in COMMANDS if not command.startswith("_")]
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=LIKE)
+    if near:
+        raise Refused(f"there is no command {word}", hint=f"did you mean {near[0]}? As a goal: orchconverge run {goal}")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -48,8 +89,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     bootstrap.clean_environment()
     try:
         words = rewritten(given)
-        if words and words[0] not in ALLOWED_INSIDE and _in_a_mind():
-            raise Refused("this is a mind: it may look, not start, stop or decide", hint="orchconverge status")
+        if words and words[0] not in ALLOWED_INSIDE and (what := _inside()):
+            raise Refused(f"this is {what}: it may look, not start, stop or decide", hint="orchconverge status")
         code = _called(words)
     except OrchConvergeError as error:
         _say(error.message, error.hint)
@@ -65,11 +106,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(code if _flushed() else code or 1)
 
 
-def _in_a_mind() -> bool:
-    """Whether a mind runs this, by its environment or an ancestor's: `env -u` hides nothing."""
+def _inside() -> str:
+    """What of ours runs this, by its environment or an ancestor's: `env -u` hides nothing. Empty: a person, or a step."""
     from orchconverge.processes import was_given
 
-    return was_given("ORCHCONVERGE_BRIEF")
+    if was_given("ORCHCONVERGE_BRIEF"):
+        return "a mind"
+    return "a check or a setup" if was_given("ORCHCONVERGE_INSIDE") else ""
 
 
 def _called(words: list[str]) -> int:

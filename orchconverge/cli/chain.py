@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from orchconverge import bootstrap
+from orchconverge.core.standing import shown_first
+from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 
 
@@ -28,14 +30,14 @@ def _run(name: str, basin: str) -> int:
     target = os.environ.get("ORCHCONVERGE_STEP_RESULT")
     if target:
         leave_result(Path(target), result)
-    print(f"{name}: {result.status}. {result.detail}")
+    print(f"{name}: {result.status}. {clean(result.detail)}")
     return 1 if result.status == "failed" else 0
 
 
 def _alone(name: str, basin: str | None) -> int:
     reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
-    newest = reader.ledger.state.newest
+    newest = shown_first(reader.ledger.state)
     if basin is None and newest is None:
         raise Refused("no destination in this repository", hint='start one: orchconverge "…"')
     assert newest is not None or basin is not None
@@ -75,7 +77,7 @@ def report(basin: str | None) -> int:
 
     closing = bootstrap.closing(bootstrap.here())
     facts = closing.ledger.catch_up()
-    basins, newest = closing.ledger.state.basins, closing.ledger.state.newest
+    basins, newest = closing.ledger.state.basins, shown_first(closing.ledger.state)
     chosen = basin or (newest.id if newest is not None else None)
     if chosen is None or chosen not in basins:
         said = f"no destination is called {chosen}" if chosen else "no destination in this repository"

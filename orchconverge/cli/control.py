@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def stop(basin: str | None, cleanup: bool, every: bool) -> int:
     """Stop a run. What its mind had committed is judged by a resume; nothing of ours survives ten seconds."""
     cwd = bootstrap.here()
-    with bootstrap.world(cwd, _loaded(cwd), screen=False) as world:
+    with bootstrap.world(cwd, _loaded(cwd), drives=False) as world:
         from orchconverge.app.control import named
         from orchconverge.app.control import stop as stop_run
 

@@ -49,21 +49,34 @@ class Lazy(click.Group):
         return found
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+HELP = """Drive a goal to convergence: minds attempt, criteria judge, git keeps.
+
+\b
+orchconverge "what should be true when it is done"     start
+orchconverge --status [--verbose|--json]               look
+orchconverge --stop [--cleanup]                        stop
+orchconverge --resume                                  go on
+
+\b
+The options of a start (limits, criteria, engine, branch): orchconverge run --help
+Those of the others: orchconverge status --help, and so on.
+"""
+"""A line that click finds a backspace before is left as it is."""
+BARE: tuple[list[str], ...] = ([], ["ledger"])
+"""What says too little to be run."""
+
+
+@click.group(cls=Lazy, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="orchconverge")
 def orchconverge() -> None:
-    r"""Drive a goal to convergence: minds attempt, criteria judge, git keeps.
-
-    \b
-    orchconverge "what should be true when it is done"     start
-    orchconverge --status [--verbose|--json]               look
-    orchconverge --stop [--cleanup]                        stop
-    orchconverge --resume                                  go on
-    """
+    """Drive a goal to convergence."""
 
 
 def command(argv: list[str]) -> int:
     """Run click without letting it leave the process. Returns the exit code."""
+    if argv in BARE:
+        command([*argv, "--help"])
+        return USAGE
     try:
         result = orchconverge.main(argv, prog_name="orchconverge", standalone_mode=False)
     except click.exceptions.Exit as left:
@@ -72,6 +85,7 @@ def command(argv: list[str]) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         print(f"orchconverge: {clean(error.format_message(), 1000)}", file=sys.stderr)
-        print("  orchconverge --help", file=sys.stderr)
+        path = getattr(getattr(error, "ctx", None), "command_path", "orchconverge")
+        print(f"  {path} --help", file=sys.stderr)
         return USAGE
     return result if isinstance(result, int) else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchconverge import bootstrap
+from orchconverge.core.views.text import clean
 from orchconverge.errors import INTERRUPTED, Failed, OrchConvergeError, Refused
 
 if TYPE_CHECKING:
@@ -28,20 +29,23 @@ def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool
     if foreground:
         from orchconverge.app.drive import drive
 
-        drive(world, declared.basin, declared.settings, declared.limits)
+        own = bootstrap.driving(world, declared.basin, declared.settings)
+        drive(own, declared.basin, declared.settings, declared.limits)
         print(block(world.ledger, loaded.places, world.leases, declared.basin))
         record = world.ledger.state.basins[declared.basin].run
         interrupted = world.wakeups.stopping() and record is not None and record.stopped == "stopped"
         return INTERRUPTED if interrupted else code_of(world.ledger.state, declared.basin)
     name = _open_session(world, loaded, declared, flags)
-    said = _await_start(world, declared.basin)
+    _await_start(world, declared.basin)
     print(block(world.ledger, loaded.places, world.leases, declared.basin))
-    print(f"\nAttach: {world.panes.attach_command(name)}")
-    where = f"in this directory, on {declared.target}"
+    running = world.ledger.state.basins[declared.basin].running is not None
+    print(f"\nAttach: {world.panes.attach_command(name)}" if running else "\nIt is over already: nothing to attach to.")
+    branch = clean(declared.target)
+    where = f"in this directory, on {branch}"
     if declared.settings.place != "here":
-        where = f"in worktrees of its own, for the branch {declared.target}"
+        where = f"in worktrees of its own, for the branch {branch}"
     print(f"Works {where}. No sandbox: a mind can do what you can.")
-    return said
+    return 0
 
 
 def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[str, Any]) -> str:
@@ -68,10 +72,9 @@ def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[
     raise Failed(f"sessions called {plain} exist already", hint="orchconverge --foreground, or try again")
 
 
-def _await_start(world: World, basin: str) -> int:
-    """Until the run is recorded, and its start check passed, refused, or took longer than one waits for it."""
+def _await_start(world: World, basin: str) -> None:
+    """Until the run is recorded, and its start check passed, or took longer than one waits for it. Raises `Refused`."""
     from orchconverge.app.start import until
-    from orchconverge.cli.look import code_of
 
     state = world.ledger.state
     runs = state.basins[basin].runs
@@ -91,7 +94,6 @@ def _await_start(world: World, basin: str) -> int:
     record = state.basins[basin].run
     if record is not None and record.stopped == "refused":
         raise Refused(record.stop_text.partition(": ")[0], hint=record.stop_text.partition(": ")[2])
-    return 0 if record is not None and record.open else code_of(state, basin)
 
 
 @click.command(hidden=True)
@@ -109,7 +111,8 @@ def drive(state: Path, basin: str) -> int:
     cwd = Path(note.cwd)
     os.chdir(cwd)
     loaded = bootstrap.load(cwd, note.flags)
-    with bootstrap.world(cwd, loaded) as world:
+    with bootstrap.world(cwd, loaded, drives=True) as built:
+        world = bootstrap.driving(built, basin, note.settings)
         try:
             drive_basin(world, basin, note.settings, note.limits, tmux=note.tmux, socket=note.socket)
         except OrchConvergeError as error:

@@ -8,6 +8,7 @@ import sys
 import click
 
 from orchconverge import bootstrap
+from orchconverge.core.views.text import clean, counted
 
 
 @click.group()
@@ -31,13 +32,12 @@ def verify() -> int:
 
     found = audit(bootstrap.reader(bootstrap.here()).places.state)
     torn = ", the last line is torn" if found.torn else ""
-    print(
-        f"{found.lines} lines, {found.bad} damaged, {found.illegal} illegal, {found.unknown} of a newer version{torn}"
-    )
+    whole = counted(found.lines, "line")
+    print(f"{whole}, {found.bad} damaged, {found.illegal} illegal, {found.unknown} of a newer version{torn}")
     for number, why in found.odd:
-        print(f"  line {number}: {why}")
+        print(f"  line {number}: {clean(why)}")
     for copy in found.copies:
-        print(f"  backup {copy}")
+        print(f"  backup {clean(str(copy))}")
     return found.exit_code
 
 

@@ -15,6 +15,7 @@ from orchconverge import bootstrap, processes
 from orchconverge.adapters.tmux_socket import answers, attach_line
 from orchconverge.core.needs import Damage
 from orchconverge.core.projection import Probes, Projection, exit_code, project
+from orchconverge.core.standing import shown_first
 from orchconverge.core.state import Basin, State
 from orchconverge.core.views import status as view
 from orchconverge.errors import Refused
@@ -57,7 +58,9 @@ def show(
         print(view.nothing())
     else:
         print(view.verbose(shown) if verbose else view.block(shown))
-    return exit_code(state, chosen.id) if with_code and chosen is not None else 0
+    if not with_code or chosen is None:
+        return 0
+    return exit_code(state, chosen.id, lease=reader.locks.held(f"lease/{chosen.id}"))
 
 
 def _recent(ledger: FileLedger) -> list[AnyFact]:
@@ -73,9 +76,9 @@ def _local(reader: bootstrap.Reader) -> datetime:
 
 
 def chosen_of(state: State, name: str | None) -> Basin | None:
-    """The basin of this name, else the newest one; ``None`` if there is none. Raises `Refused`."""
+    """The basin of this name, else `shown_first`; ``None`` if there is none. Raises `Refused`."""
     if name is None:
-        return state.newest
+        return shown_first(state)
     if name not in state.basins:
         raise Refused(f"no destination is called {name}", hint=f"there is: {', '.join(state.basins) or 'none'}")
     return state.basins[name]
@@ -146,6 +149,15 @@ def block(ledger: Ledger, places: Places, locks: Leases, basin: str) -> str:
     return view.block(shown)
 
 
-def code_of(state: State, basin: str) -> int:
+def code_of(state: State, basin: str, *, lease: bool | None = None) -> int:
     """The exit code that says how a basin stands."""
-    return exit_code(state, basin)
+    return exit_code(state, basin, lease=lease)
+
+
+def waits_for(ledger: Ledger, places: Places, locks: Leases, basin: str) -> str:
+    """What a basin waits for now, in the words of `status`."""
+    shown = project(
+        ledger.state, probes=probes(ledger, places, locks, deep=False), now=datetime.now().astimezone(), basin=basin
+    )
+    one = shown.basin(basin)
+    return one.waits_for.what if one is not None else ""

@@ -13,7 +13,9 @@ import click
 from msgspec.structs import replace
 
 from orchconverge import bootstrap
+from orchconverge.cli.consent import accept, consent
 from orchconverge.cli.launch import launch
+from orchconverge.config import WITH_CONSENT, steps
 from orchconverge.errors import Refused
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ def loop_options(function: F) -> F:
         click.option("--argv", help='The program of `--engine command`, split as a shell would: "my-agent --flag".'),
         click.option("--script", help="The file that `--engine scripted` plays."),
         click.option("--attempt-minutes", type=click.FloatRange(0, min_open=True), help="Deadline of one mind (60)."),
+        click.option(
+            "--usd", type=click.FloatRange(0, min_open=True), help="Dollars at most, where the engine says them."
+        ),
+        click.option("--tokens", type=click.IntRange(1), help="Tokens at most."),
         click.option("--final", help="Steps after the loop: none, or push,review,copilot. A report ends them."),
         click.option("--foreground", is_flag=True, help="Run the controller here, not in tmux."),
     ]
@@ -61,8 +67,6 @@ def loop_options(function: F) -> F:
 @click.option("--allow-dirty", is_flag=True, help="Work here on top of uncommitted changes.")
 @click.option("--approach", "approaches", multiple=True, help="One for each attempt, in order; may be repeated.")
 @click.option("--may-change", multiple=True, metavar="GLOB", help="Tests, CI or hooks that may be changed unflagged.")
-@click.option("--usd", type=click.FloatRange(0, min_open=True), help="Dollars at most, where the engine says them.")
-@click.option("--tokens", type=click.IntRange(1), help="Tokens at most.")
 def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Start: write the goal down as a target, and drive it until its criteria hold or a limit is reached."""
     cwd = bootstrap.here()
@@ -72,7 +76,7 @@ def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN40
             given[name] = value
     loaded = bootstrap.load(cwd, _flags(given))
     consent(loaded)
-    with bootstrap.world(cwd, loaded, screen=foreground) as world:
+    with bootstrap.world(cwd, loaded, drives=foreground) as world:
         request = _request(world, loaded.config, text, given)
         from orchconverge.app.start import declare
 
@@ -83,22 +87,25 @@ def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN40
 @click.command()
 @click.argument("basin", required=False)
 @loop_options
-def resume(basin: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
+@click.option("--accept", "accepted", is_flag=True, help="Take a result that was flagged as it is.")
+def resume(basin: str | None, foreground: bool, accepted: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Go on with a run that stopped, reached a limit, or lost its controller. Flags given now replace the old ones."""
     cwd = bootstrap.here()
     loaded = bootstrap.load(cwd, _flags(given))
-    with bootstrap.world(cwd, loaded, screen=foreground) as world:
+    consent(loaded)
+    with bootstrap.world(cwd, loaded, drives=foreground) as world:
         from orchconverge.app.control import named, unfinished
 
         found = named(world, basin, verb="resume", wanted=unfinished)
         if world.leases.held(f"lease/{found.id}"):
             raise Refused(f"{found.id} runs already", hint=f"orchconverge status {found.id}")
         world.panes.ready()
-        declared = resumed(world, loaded.config, found, given)
+        declared = resumed(world, loaded, found, given)
+        accept(world, found, accepted=accepted)
         return launch(world, loaded, declared, foreground=foreground, flags=_flags(given))
 
 
-def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -> Declared:
+def resumed(world: World, loaded: Loaded, basin: Basin, given: dict[str, Any]) -> Declared:
     """The run as it was, with what is given now put in its place. Raises `Refused` where nothing is left to do."""
     from orchconverge.app.control import steps_left, unfinished
     from orchconverge.app.start import Declared
@@ -111,24 +118,23 @@ def resumed(world: World, config: Config, basin: Basin, given: dict[str, Any]) -
         raise Refused(f"{basin.id} is {basin.phase}", hint="orchconverge status shows it; a new goal is a new start")
     run = replace(
         basin.run,
-        settings=_resettled(world, basin.run.settings, given),
+        settings=_resettled(world, loaded, basin.run.settings, given),
         limits=_relimited(basin.run.limits, given),
         open=True,
         active_started=float("inf"),
+        first=basin.attempts + 1,
     )
     now = Now(active=basin.active, mono=0.0, wall=world.clock.now())
     look = outlook(basin, run, now) if basin.attempt is None and not steps_left(basin) else None
     if look is not None and look.stop == "limit" and basin.run.stopped == "limit":
-        raise Refused(
-            f"{basin.id} is at its limit: {look.text}",
-            hint="raise it: orchconverge --resume --max-attempts N, or --max-hours H",
-        )
-    del config
+        flags = "--usd D, or --tokens N" if look.decision == "BUDGET_LIMIT" else "--max-attempts N, or --max-hours H"
+        raise Refused(f"{basin.id} is at its limit: {look.text}", hint=f"raise it: orchconverge --resume {flags}")
     return Declared(basin=basin.id, target=basin.target, settings=run.settings, limits=run.limits)
 
 
-def _resettled(world: World, settings: Settings, given: dict[str, Any]) -> Settings:
-    changes: dict[str, Any] = {}
+def _resettled(world: World, loaded: Loaded, settings: Settings, given: dict[str, Any]) -> Settings:
+    """The settings of the run, what was given now in their place; of the files only what needs consent, which was asked for."""
+    changes: dict[str, Any] = {key: getattr(loaded.config, key) for key in WITH_CONSENT if key in loaded.origins}
     if given.get("interval") is not None:
         changes["interval"] = given["interval"] * 60
     if given.get("attempt_minutes") is not None:
@@ -138,8 +144,6 @@ def _resettled(world: World, settings: Settings, given: dict[str, Any]) -> Setti
     if given.get("script"):
         changes["script"] = str((bootstrap.here() / given["script"]).resolve())
     if given.get("final") is not None:
-        from orchconverge.config import steps
-
         changes["chain"] = steps(given["final"])
     settings = replace(settings, **changes)
     engine: str = given.get("engine") or ""
@@ -153,7 +157,11 @@ def _relimited(limits: Limits, given: dict[str, Any]) -> Limits:
         changes["attempts"] = given["max_attempts"] or None
     if given.get("max_hours") is not None:
         changes["hours"] = given["max_hours"] or None
-    return replace(limits, **changes)
+    changes |= {name: given[name] for name in ("usd", "tokens") if given.get(name) is not None}
+    limits = replace(limits, **changes)
+    if limits.attempts is None and limits.hours is None and limits.until is None:
+        raise Refused("a run needs a stop condition", hint="give --max-attempts N or --max-hours H")
+    return limits
 
 
 # --- from words to a request -----------------------------------------------------------------------------------------
@@ -248,6 +256,8 @@ def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> 
         permissions=config.permissions,
         allow=config.allow,
         setup=config.setup,
+        env=config.env,
+        lock=config.lock,
         remote=config.remote,
         report=config.report,
         stall_after=config.stall_after,
@@ -264,37 +274,3 @@ def _ready(world: World, engines: tuple[str, ...], settings: Settings) -> tuple[
     for engine in engines:
         ready(engine.partition(":")[0], os.environ, settings)
     return engines
-
-
-def consent(loaded: Loaded) -> None:
-    """Refuse commands that came with the repository until a person has allowed them."""
-    from orchconverge.adapters.ledger import FileLedger
-
-    if not loaded.asked:
-        return
-    from orchconverge.adapters.clock import SystemClock
-
-    ledger = FileLedger(loaded.places.state, SystemClock())
-    try:
-        ledger.catch_up()
-        for asked in loaded.asked:
-            if asked.digest in ledger.state.consents:
-                continue
-            _ask(ledger, asked)
-    finally:
-        ledger.close()
-
-
-def _ask(ledger: Any, asked: Any) -> None:  # noqa: ANN401 - the two adapters above
-    from orchconverge.core.events import ConsentGiven
-    from orchconverge.core.views.text import clean
-    from orchconverge.errors import WAITING
-
-    said = f"{asked.where} of this repository sets {asked.key}: {clean(' '.join(asked.argv), 400)}"
-    if not sys.stdin.isatty():
-        refused = Refused(said, hint=f"look at it, then start once from a terminal to allow it ({asked.digest[:12]})")
-        refused.exit_code = WAITING
-        raise refused
-    if not click.confirm(f"{said}\nAllow it from now on?", err=True):
-        raise Refused(f"{asked.key} was not allowed", hint=f"take it out of {asked.where}, or allow it")
-    ledger.append(ConsentGiven(digest=asked.digest, argv=asked.argv, where=asked.where), writer="cli")

@@ -9,10 +9,14 @@ import click
 
 from orchconverge import bootstrap
 from orchconverge.adapters.tmux_socket import answers, attach_line
-from orchconverge.cli.look import block, chosen_of, code_of, show
+from orchconverge.cli.look import block, chosen_of, code_of, show, waits_for
+from orchconverge.core.standing import FOR_A_PERSON
+from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 
 WAIT_POLL = 0.25
+TIMED_OUT = 124
+"""As of timeout(1)."""
 LOST_AFTER = 5.0
 """Seconds that a run may be open with nobody holding its lease before `wait` says that its controller is lost."""
 
@@ -32,29 +36,41 @@ def status(basin: str | None, verbose: bool, as_json: bool, line: bool, with_cod
 @click.argument("basin", required=False)
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds at most; then 124.")
 def wait(basin: str | None, timeout: float | None) -> int:
-    """Wait until a run is over; leave with its code: 0 converged, 3 a limit, 4 stalled, 5 waits for you, 1 anything else."""
+    """Wait until a run is over or needs you. Exit code: 0 converged, 3 a limit, 4 stalled, 5 needs you, 1 anything else."""
     reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     state = reader.ledger.state
     chosen = chosen_of(state, basin)
     if chosen is None:
         raise Refused("there is nothing to wait for", hint='start one: orchconverge "…"')
+    if basin is None and len(state.open_runs) > 1:
+        others = ", ".join(one.id for one in state.open_runs if one.id != chosen.id)
+        print(f"Waits for {chosen.id}; also open: {others}.", file=sys.stderr)
+    return _wait(reader, chosen.id, timeout)
+
+
+def _wait(reader: bootstrap.Reader, name: str, timeout: float | None) -> int:
+    state, lease = reader.ledger.state, f"lease/{name}"
     begun, lost = time.monotonic(), 0.0
-    while state.basins[chosen.id].running is not None or reader.locks.held(f"lease/{chosen.id}"):
+    while (held := reader.locks.held(lease)) or state.basins[name].running is not None:
+        run = state.basins[name].running
+        if run is not None and run.waiting is not None and run.waiting.reason in FOR_A_PERSON:
+            break
         if timeout is not None and time.monotonic() - begun >= timeout:
-            return 124
-        held = reader.locks.held(f"lease/{chosen.id}")
+            said = waits_for(reader.ledger, reader.places, reader.locks, name)
+            print(f"{name} is not over after {timeout:g} s. It waits for {said}", file=sys.stderr)
+            return TIMED_OUT
         lost = lost + WAIT_POLL if held is False else 0.0
         if lost >= LOST_AFTER:
-            print(f"The controller of {chosen.id} is gone. orchconverge --resume", file=sys.stderr)
-            return 1
+            print(f"The controller of {name} is gone. orchconverge --resume", file=sys.stderr)
+            break
         time.sleep(WAIT_POLL)
         reader.ledger.catch_up()
-    record = state.basins[chosen.id].run
+    record = state.basins[name].run
     if record is not None and record.stopped == "refused":
-        print(f"orchconverge: {record.stop_text}", file=sys.stderr)
-    print(block(reader.ledger, reader.places, reader.locks, chosen.id))
-    return code_of(state, chosen.id)
+        print(f"orchconverge: {clean(record.stop_text)}", file=sys.stderr)
+    print(block(reader.ledger, reader.places, reader.locks, name))
+    return code_of(state, name, lease=held)
 
 
 @click.command()
@@ -71,8 +87,18 @@ def attach(basin: str | None, only_print: bool) -> int:
     if only_print:
         print(attach_line(run.controller.socket, run.controller.tmux))
         return 0
-    if answers(run.controller.socket) is False or not run.open:
-        raise Refused(f"the session of {chosen.id} is gone", hint=f"orchconverge resume {chosen.id} starts a new one")
+    if not run.open:
+        new = f"orchconverge resume {chosen.id} starts a new one"
+        over = f"orchconverge logs {chosen.id}, or orchconverge report {chosen.id}"
+        raise Refused(f"the run of {chosen.id} is over", hint=new if chosen.phase == "open" else over)
+    if answers(run.controller.socket) is False:
+        goes_on = reader.locks.held(f"lease/{chosen.id}")
+        raise Refused(
+            f"the session of {chosen.id} is gone" + (", its controller goes on" if goes_on else ""),
+            hint=f"orchconverge logs {chosen.id} shows what it does"
+            if goes_on
+            else f"orchconverge resume {chosen.id} starts a new one",
+        )
     from orchconverge.adapters.tmux import Tmux
 
     Tmux(run.controller.socket).attach(run.controller.tmux)
@@ -83,9 +109,7 @@ def attach(basin: str | None, only_print: bool) -> int:
 @click.argument("name", required=False)
 @click.option("--raw", is_flag=True, help="The bytes as they are: escape sequences reach your terminal.")
 def logs(name: str | None, raw: bool) -> int:
-    """Print the controller's log, or the output of a branch (`auth.3`)."""
-    from orchconverge.core.views.text import clean
-
+    """Print the controllers' log, that of one goal (`auth`), or what a branch printed (`auth.3`)."""
     reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     if name is not None and name in reader.ledger.state.branches:
@@ -96,6 +120,8 @@ def logs(name: str | None, raw: bool) -> int:
     elif name is None or name in reader.ledger.state.basins:
         path = reader.places.state / "logs" / "system.log"
         data = path.read_bytes() if path.is_file() else b""
+        if name is not None:
+            data = b"".join(line for line in data.splitlines(keepends=True) if _about(line) == name.encode())
     else:
         raise Refused(f"no branch or destination is called {name}", hint="orchconverge status --verbose lists them")
     if raw:
@@ -103,3 +129,9 @@ def logs(name: str | None, raw: bool) -> int:
     else:
         print(clean(data.decode("utf-8", "replace"), keep="\n\t"), end="")
     return 0
+
+
+def _about(line: bytes) -> bytes:
+    """The goal that a line of the controllers' log names after its date and time; empty if it names none."""
+    words = line.split(b" ", 3)
+    return words[2].removesuffix(b":") if len(words) > 3 and words[2].endswith(b":") else b""

@@ -47,6 +47,12 @@ class EndMind(Action, frozen=True, kw_only=True):
     branch: str
 
 
+class KillMind(Action, frozen=True, kw_only=True):
+    """End a mind and its whole process tree without giving it time."""
+
+    branch: str
+
+
 class Check(Action, frozen=True, kw_only=True):
     """Run one criterion on one tree, under the supervisor; git's own kinds are answered at once."""
 

@@ -11,7 +11,7 @@ from typing import Final
 from orchconverge.core.judge import met
 from orchconverge.core.state import Basin, Branch, Past, State
 from orchconverge.core.target import Criterion
-from orchconverge.core.views.text import clean
+from orchconverge.core.views.text import clean, counted
 
 EARLIER: Final = 8
 """How many earlier attempts are told in words; older ones are counted."""
@@ -85,7 +85,7 @@ def _earlier(basin: Basin) -> str:
     lines = ["# What was tried before", "", "Claims in it are to be checked, not believed."]
     older = len(basin.history) - EARLIER
     if older > 0:
-        lines.append(f"- {older} older attempts are not told here.")
+        lines.append(f"- {counted(older, 'older attempt')} {'is' if older == 1 else 'are'} not told here.")
     lines += [_told(past) for past in basin.history[-EARLIER:]]
     unusable = _unusable(basin.history)
     lines += [f"- Unusable, it failed the same way twice: {what}" for what in unusable]
@@ -94,15 +94,17 @@ def _earlier(basin: Basin) -> str:
 
 def _told(past: Past) -> str:
     parts = [f'- Attempt {past.number}, by "{past.approach.split(":")[0]}": {past.result.replace("_", " ")}']
+    verdict, failure = _one_line(past.verdict), _one_line(past.failure)
+    same = bool(failure) and (failure in past.text or (bool(verdict) and failure.endswith(verdict)))
     if past.text:
         parts.append(f" ({past.text})")
     parts.append(".")
     if past.summary:
         parts.append(f" It said: {_one_line(past.summary)}")
-    if past.failure:
-        parts.append(f" Why not: {_one_line(past.failure)}")
-    if past.verdict:
-        parts.append(f" Its verdict: {_one_line(past.verdict)}")
+    if failure and not same:
+        parts.append(f" Why not: {failure}")
+    if verdict and verdict not in past.text:
+        parts.append(f" Its verdict: {verdict}")
     return "".join(parts)
 
 
@@ -123,7 +125,8 @@ def _one_line(text: str, longest: int = 600) -> str:
 
 
 def _residue(state: State, basin: Basin) -> str:
-    lines = [f"- {_one_line(item.text)}{_paths(item.paths)}" for item in basin.residue[-30:]]
+    told = dict.fromkeys(f"- {_one_line(item.text)}{_paths(item.paths)}" for item in basin.residue)
+    lines = list(told)[-30:]
     questions = [f"- {_one_line(q.question)}" for q in state.frontier.values() if q.basin in (None, basin.id)]
     out = []
     if lines:

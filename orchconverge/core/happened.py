@@ -52,7 +52,7 @@ def _refused(fact: e.GraftRefused) -> str:
 
 _WORDS: Final[dict[type, Callable[[Any], tuple[str, str]]]] = {
     e.BasinDeclared: lambda f: ("declared", f.macrostate),
-    e.BasinAmended: lambda f: ("amended", f.why),
+    e.BasinAmended: lambda f: ("amended" if f.criteria or f.termination or f.budget else "taken as it is", f.why),
     e.BasinChecked: lambda f: ("target checked", _held(f.results)),
     e.BasinOpened: lambda f: (f"wave {f.wave} opened", ""),
     e.BasinConverged: lambda f: ("converged", f.note),

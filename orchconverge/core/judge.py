@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from orchconverge.core.actions import Action, Check
 from orchconverge.core.seen import Key, Seen
-from orchconverge.core.state import Basin, Past, State
+from orchconverge.core.state import Basin, Past, Run, State
 from orchconverge.core.target import Criterion, Sha
 from orchconverge.core.values import Evidence, Place
 
@@ -128,6 +128,11 @@ def relevant(paths: Sequence[str], words: str) -> bool:
         ):
             return True
     return False
+
+
+def since(history: Sequence[Past], run: Run) -> tuple[Past, ...]:
+    """The attempts of this run, those before a crash of its controller included: a person who resumes starts the count anew."""
+    return tuple(past for past in history if past.number >= run.first)
 
 
 def flat(history: Sequence[Past]) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from orchconverge.core.judge import flat, met
+from orchconverge.core.judge import flat, met, since
 from orchconverge.core.state import Basin, Phase, State
 from orchconverge.core.strategy import rungs
 from orchconverge.core.target import Criterion
@@ -129,10 +129,10 @@ def _word(basin: Basin, scores: list[int]) -> str | None:
 
 def stall(basin: Basin) -> Stall:
     """How far it is to the next rung of the escalation."""
-    count = flat(basin.history)
     run = basin.run
     if run is None:
-        return Stall(attempts=count, of=3, last_rung=False)
+        return Stall(attempts=flat(basin.history), of=3, last_rung=False)
+    count = flat(since(basin.history, run))
     step = max(1, run.settings.stallAfter)
     rung = count // step + 1
     return Stall(attempts=count, of=rung * step, last_rung=rung >= len(rungs(run)))

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchconverge.core.judge import gained, lost
 from orchconverge.core.measures import Shown, active_seconds, all_tokens, limits, met_of, results
-from orchconverge.core.standing import queue, unanswered
+from orchconverge.core.standing import queue, unaccepted, unanswered
 from orchconverge.core.state import Basin, Branch, Run, State
 from orchconverge.core.views.text import clean, counted, duration, tokens
 from orchconverge.core.waits import asked
@@ -17,7 +17,7 @@ from orchconverge.core.waits import asked
 CELLS: Final = 60
 ORDER: Final = ("tamper", "ledger", "controller", "lock", "verdict", "branch", "error", "limit", "consent", "question")
 """The most urgent first."""
-_DIGEST: Final = re.compile(r"\b[0-9a-f]{12,64}\b")
+_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
 class Need(Shown, frozen=True, kw_only=True):
@@ -119,15 +119,13 @@ def _waiting(basin: Basin, run: Run) -> list[Need]:
     if waiting.reason == "tamper":
         sentence, command, kind = f"Look at git's hooks and config, changed under {name}", more, "tamper"
     elif waiting.reason in ("verdict", "blocked"):
-        sentence, command, kind = f"Answer the verdict on {name}: {said}", more, "verdict"
+        sentence, command, kind = f"Answer the verdict on {name}: {said}", _look(basin), "verdict"
     elif waiting.reason == "branch":
         sentence, command, kind = f"{name}: {said}", more, "branch"
     elif waiting.reason == "limit":
         sentence, command, kind = f"{name} reached a limit: {said}", f"orchconverge resume {basin.id}", "limit"
     elif waiting.reason == "consent":
-        digest = _DIGEST.search(waiting.text)
-        command = f"orchconverge trust {digest[0]}" if digest is not None else "orchconverge trust"
-        sentence, kind = f"Allow a command for {name}: {said}", "consent"
+        sentence, command, kind = f"Allow a command for {name}: {said}", f"orchconverge resume {basin.id}", "consent"
     else:  # the lock is told by its queue; quota, disk, memory and network come back by themselves
         return []
     return [_need(kind, sentence, command, basin=basin, since=waiting.at)]
@@ -136,20 +134,32 @@ def _waiting(basin: Basin, run: Run) -> list[Need]:
 def _stopped(state: State, basin: Basin, run: Run) -> list[Need]:
     name, said = _short(basin), asked(basin)
     since = basin.history[-1].ended if basin.history else run.started
-    more = f"orchconverge status {basin.id} --verbose"
     if run.stopped == "limit":
         kind, sentence, command = "limit", *_limit(basin)
     elif run.stopped == "stalled":
-        kind, sentence, command = "verdict", f"{name} is stalled: {said}", more
+        kind, sentence, command = "verdict", f"{name} is stalled: {said}", go_on(basin)
     elif run.stopped == "unsatisfied":
-        kind, sentence, command = "verdict", f"{name} is not satisfied: {said}", more
+        kind, sentence, command = "verdict", f"{name} is not satisfied: {said}", go_on(basin)
+    elif run.stopped == "waiting" and unaccepted(basin) and not queue(state, basin):
+        kind, sentence, command = "verdict", f"Take or mend {name}: {said}", f"orchconverge resume {basin.id}"
     elif run.stopped == "waiting" and unanswered(basin) and not queue(state, basin):
-        kind, sentence, command = "verdict", f"Answer the verdict on {name}: {said}", more
+        kind, sentence, command = "verdict", f"Answer the verdict on {name}: {said}", _look(basin)
     elif run.stopped == "error":
         kind, sentence, command = "error", f"{name} ended by an error: {said}", f"orchconverge resume {basin.id}"
     else:  # stopped because it was asked to, or left with candidates at the lock, which its queue tells
         return []
     return [_need(kind, sentence, command, basin=basin, since=since)]
+
+
+def _look(basin: Basin) -> str:
+    """What shows what the last mind did and said."""
+    return f"orchconverge logs {basin.id}.{basin.branches}" if basin.branches else f"orchconverge status {basin.id} -v"
+
+
+def go_on(basin: Basin) -> str:
+    """What tries again, with as many attempts more as it was given at first."""
+    most = limits(basin).attempts
+    return f"orchconverge resume {basin.id}" + (f" --max-attempts {basin.charged + most}" if most is not None else "")
 
 
 def _limit(basin: Basin) -> tuple[str, str]:
@@ -159,13 +169,12 @@ def _limit(basin: Basin) -> tuple[str, str]:
     if most.attempts is not None and basin.charged >= most.attempts:
         said = f"{name} used {counted(most.attempts, 'attempt')}, {met}"
         return said, f"{resume} --max-attempts {2 * most.attempts}"
-    more = f"orchconverge status {basin.id} --verbose"
     if most.usd is not None and (basin.usage.usd or 0.0) >= most.usd:
-        return f"{name} used ${most.usd:.2f}, {met}", more
+        return f"{name} used ${most.usd:.2f}, {met}", f"{resume} --usd {2 * most.usd:g}"
     if most.tokens is not None and all_tokens(basin.usage) >= most.tokens:
-        return f"{name} used {tokens(most.tokens)} tokens, {met}", more
+        return f"{name} used {tokens(most.tokens)} tokens, {met}", f"{resume} --tokens {2 * most.tokens}"
     if most.minds is not None and basin.branches >= most.minds:
-        return f"{name} used {counted(most.minds, 'mind')}, {met}", more
+        return f"{name} used {counted(most.minds, 'mind')}, {met}", f"orchconverge status {basin.id} --verbose"
     if most.hours is not None:
         used = duration(active_seconds(basin))
         return f"{name} used its time ({used}), {met}", f"{resume} --max-hours {2 * most.hours:g}"
@@ -182,7 +191,13 @@ def _lock(basin: Basin, branch: Branch) -> Need:
         said = f"Decide {clean(branch.id, 28)} at the lock: it meets no more than {before} of {whole}"
     if branch.flags:
         said += f", {counted(len(branch.flags), 'flag')}"
-    return _need("lock", said, "orchconverge lock", basin=basin, branch=branch.id, since=waits_since(branch))
+    return _need("lock", said, lock_command(basin, branch), basin=basin, branch=branch.id, since=waits_since(branch))
+
+
+def lock_command(basin: Basin, branch: Branch) -> str:
+    """What shows a candidate. No command of this version admits one: a person merges its branch by hand."""
+    span = f"{basin.target}...{branch.git_branch}"
+    return f"git diff {span}" if _PLAIN.fullmatch(span) else f"orchconverge logs {branch.id}"
 
 
 def at_lock(basin: Basin, branch: Branch) -> tuple[int, int]:
@@ -204,7 +219,6 @@ def _questions(state: State) -> list[Need]:
         basin = state.basins.get(question.basin or "")
         if not question.blocks or (basin is not None and basin.phase != "open"):
             continue
-        out.append(
-            _need("question", f"Answer: {clean(question.question, CELLS)}", "orchconverge frontier", basin=basin)
-        )
+        where = f"orchconverge status {basin.id} --verbose" if basin is not None else "orchconverge status --verbose"
+        out.append(_need("question", f"Answer: {clean(question.question, CELLS)}", where, basin=basin))
     return out

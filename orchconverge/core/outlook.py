@@ -12,6 +12,7 @@ from orchconverge.core import judge, strategy
 from orchconverge.core.seen import Now, Seen
 from orchconverge.core.state import Basin, Branch, Past, Phase, Run
 from orchconverge.core.values import Decision, Evidence, Result, StopReason, Usage, added
+from orchconverge.core.views.text import counted
 
 GIVEN_BACK_AT_MOST = 3
 
@@ -32,25 +33,23 @@ class Outlook(Struct, frozen=True, kw_only=True):
 def outlook(basin: Basin, run: Run, now: Now) -> Outlook:
     """Whether there is another attempt, by the facts and the limits of the open run."""
     limits = run.limits
+    last = basin.history[-1] if basin.history else None
+    blocked = last is not None and last.decision == "BLOCKED"
     if basin.tip is not None and judge.holds(basin, basin.tip.results):
-        last = basin.history[-1] if basin.history else None
-        if last is not None and last.decision == "BLOCKED" and last.active_ended >= run.active_started:
+        if last is not None and blocked and basin.amended < last.number:  # a flagged success, and nobody said yes to it
             return Outlook(decision="BLOCKED", text=last.text, stop="waiting")
         return Outlook(decision="SUCCESS", text="all required criteria hold", stop="converged")
-    if (
-        basin.history
-        and basin.history[-1].decision == "BLOCKED"
-        and basin.history[-1].active_ended >= run.active_started
-    ):
-        return Outlook(decision="BLOCKED", text=basin.history[-1].text, stop="waiting")
+    if last is not None and blocked and last.number >= run.first:
+        return Outlook(decision="BLOCKED", text=last.text, stop="waiting")
     limit = _limit(basin, run, now)
     if limit is not None:
         return limit
-    if judge.given_back(basin.history) >= GIVEN_BACK_AT_MOST and basin.history[-1].active_ended >= run.active_started:
+    mine = judge.since(basin.history, run)
+    if judge.given_back(mine) >= GIVEN_BACK_AT_MOST:
         text = f"{GIVEN_BACK_AT_MOST} attempts in a row could not be made: {basin.history[-1].text}"
         return Outlook(decision="WAITING", text=text, stop="waiting")
     if strategy.following(basin, run).stop:
-        text = f"{judge.flat(basin.history)} attempts without progress and no rung left"
+        text = f"{judge.flat(mine)} attempts without progress and no rung left"
         return Outlook(decision="STALLED", text=text, stop="stalled")
     if limits.hours is not None and basin.history and strategy.due(basin, run) >= limits.hours * 3600:
         return Outlook(decision="TIME_LIMIT", text="the next attempt would start after the time limit", stop="limit")
@@ -60,7 +59,9 @@ def outlook(basin: Basin, run: Run, now: Now) -> Outlook:
 def _limit(basin: Basin, run: Run, now: Now) -> Outlook | None:
     limits, usage = run.limits, basin.usage
     if limits.attempts is not None and basin.charged >= limits.attempts:
-        return Outlook(decision="ATTEMPT_LIMIT", text=f"{basin.charged} of {limits.attempts} attempts", stop="limit")
+        return Outlook(
+            decision="ATTEMPT_LIMIT", text=f"{basin.charged} of {counted(limits.attempts, 'attempt')}", stop="limit"
+        )
     if limits.hours is not None and now.active >= limits.hours * 3600:
         return Outlook(decision="TIME_LIMIT", text=f"{limits.hours:g} hours of active time", stop="limit")
     if limits.until is not None and now.wall >= limits.until:
@@ -131,6 +132,8 @@ def _result(
         return "partial_success"
     if any(b.limit is not None for b in branches) and not landed:
         return "quota"
+    if not landed and any(b.id in seen.ends and seen.ends[b.id].strangers for b in branches):
+        return "interrupted"
     never_began = all(b.phase is Phase.FAILED and b.process is None for b in branches)
     if (never_began or any(b.reason in ("lost", "killed") for b in branches)) and not landed:
         return "interrupted"
@@ -202,7 +205,7 @@ def _decision(
     limit = _limit(after, run, now)
     if limit is not None:
         return limit.decision
-    flat = judge.flat(after.history)
+    flat = judge.flat(judge.since(after.history, run))
     return "STALLED" if flat and flat % run.settings.stallAfter == 0 else "IN_PROGRESS"
 
 

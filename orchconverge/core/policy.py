@@ -67,7 +67,7 @@ def _stopping(state: State, seen: Seen, basin: Basin, run: Run) -> list[Action]:
     """End what runs, record its end, stop. The attempt stays open: a resume judges what its mind had committed."""
     actions: list[Action] = [EndChecks()]
     if basin.attempt is not None:
-        ends = stop_minds(state, seen, basin.attempt)
+        ends = stop_minds(state, seen, basin.attempt, at_once=seen.stopping > 1)
         if ends or minds_alive(state, seen, basin.attempt):
             return [*actions, *ends]
         actions += [EndMind(branch=name) for name in not_begun(state, basin.attempt)]
@@ -115,10 +115,11 @@ def _short_of(seen: Seen) -> tuple[WaitFor, str] | None:
 
 
 def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
-    chain = basin.chain
-    in_chain = chain.running is not None or (not chain.stale and set(run.settings.chain) - set(chain.names))
-    if in_chain:
-        return _finish(state, seen, now, basin, run, outlook(basin, run, now))
+    look = outlook(basin, run, now)
+    if basin.chain.running is not None or basin.phase == "converged":
+        return _finish(state, seen, now, basin, run, look)
+    if look.ends and _over(basin, run):
+        return _leave(state, basin, look)
     target = seen.target
     if target is None:
         return [LookAtTarget()]
@@ -134,7 +135,7 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     look = outlook(basin, run, now)
     if look.ends:
         return _finish(state, seen, now, basin, run, look)
-    parked = _quota(basin, now)
+    parked = _quota(basin, run, now)
     if parked is not None:
         return [Append(fact=parked)]
     due = strategy.due(basin, run)
@@ -146,13 +147,21 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     return [Append(fact=_next_attempt(basin, run, now))]
 
 
+def _over(basin: Basin, run: Run) -> bool:
+    """Whether the final chain ran to its end in this run: what it committed itself is no reason to judge again."""
+    chain = basin.chain
+    last = chain.done[-1].at if chain.done else None
+    done = not chain.stale and set(run.settings.chain) <= set(chain.names)
+    return done and last is not None and run.started is not None and last >= run.started
+
+
 def _check_target(state: State, seen: Seen, basin: Basin, run: Run, target: TargetSeen) -> list[Action]:
     """Run the criteria on the target's tip: before the first attempt in the caller's directory and in a fresh tree."""
     assert target.head is not None
     assert target.tree is not None
     criteria = [c for c in basin.criteria if c.in_loop]
     found: list[Evidence] = []
-    for place in _places(basin, run, target):
+    for place in _places(seen, basin, run, target):
         part = judge.answers(state, seen, criteria=criteria, tree=target.tree, commit=target.head, place=place)
         if part.missing:
             return list(part.missing)
@@ -161,9 +170,9 @@ def _check_target(state: State, seen: Seen, basin: Basin, run: Run, target: Targ
     return [Append(fact=fact)]
 
 
-def _places(basin: Basin, run: Run, target: TargetSeen) -> tuple[Place, ...]:
+def _places(seen: Seen, basin: Basin, run: Run, target: TargetSeen) -> tuple[Place, ...]:
     """Where the tip is checked; the last one is what counts. The caller's directory only while it is clean and there."""
-    clean = target.checkout is not None and not target.checkout.dirty
+    clean = target.checkout is not None and not target.checkout.dirty and target.tree not in seen.spoiled
     if run.settings.place == "here":
         if not clean:
             return ("fresh",)
@@ -192,9 +201,10 @@ def _refusal(state: State, basin: Basin) -> str | None:
     return None
 
 
-def _quota(basin: Basin, now: Now) -> e.RunWaiting | None:
-    """A wait for the engine's quota, if it said that there is none left."""
-    if basin.quota is None:
+def _quota(basin: Basin, run: Run, now: Now) -> e.RunWaiting | None:
+    """A wait for the quota of the engine that is next, if it said that there is none left."""
+    following = strategy.following(basin, run).engine.partition(":")[0]
+    if basin.quota is None or basin.quota.engine != following:
         return None
     until = basin.quota.until or now.wall + UNKNOWN_QUOTA
     text = f"{basin.quota.engine} has no quota until {until:%H:%M} UTC. No attempt is charged"

@@ -23,7 +23,7 @@ from orchconverge.core.measures import (
     stall,
     trend,
 )
-from orchconverge.core.needs import Damage, Need, at_lock, needs, waits_since
+from orchconverge.core.needs import Damage, Need, at_lock, go_on, lock_command, needs, waits_since
 from orchconverge.core.shown import (
     Answered,
     BasinShown,
@@ -46,7 +46,17 @@ from orchconverge.core.shown import (
     Used,
     WaitsFor,
 )
-from orchconverge.core.standing import FOR_A_PERSON, GROUPS, PHASES, exit_code, group, phase, queue
+from orchconverge.core.standing import (
+    FOR_A_PERSON,
+    GROUPS,
+    PHASES,
+    exit_code,
+    group,
+    phase,
+    queue,
+    shown_first,
+    unaccepted,
+)
 from orchconverge.core.state import Basin, Branch, Phase, State
 from orchconverge.core.strategy import following
 from orchconverge.core.target import Criterion
@@ -73,12 +83,12 @@ def project(
     """Everything that is shown.
 
     ``now`` is aware, and times of day are said in its zone. ``recent`` are the newest facts, oldest first. ``basin`` is the
-    one whose status block is wanted; without it that is the newest. ``details=False`` leaves criteria, branches, residue and
+    one whose status block is wanted; without it `shown_first`. ``details=False`` leaves criteria, branches, residue and
     questions of all the others out, which `views.status` does not print: hundreds of basins then cost little.
     """
     found = needs(state, now=now, leases=probes.leases, silent=probes.silent, ledger=probes.ledger)
-    newest = state.newest
-    wanted = basin if basin is not None else newest.id if newest is not None else None
+    first = shown_first(state)
+    wanted = basin if basin is not None else first.id if first is not None else None
     drawn = [
         _basin(state, one, probes, now, found, details=details or one.id == wanted) for one in state.basins.values()
     ]
@@ -127,9 +137,11 @@ def _basin(
     waiting = run.waiting if run is not None else None
     for_you = waiting is not None and waiting.reason in FOR_A_PERSON
     command = next((need.command for need in found if need.basin == basin.id), None)
-    if command is None and word == "AT LOCK":
-        command = "orchconverge lock"  # its candidate is not the head of the queue
     queued = queue(state, basin)
+    if command is None and word == "AT LOCK" and queued:
+        command = lock_command(basin, queued[0])  # its candidate is not the head of the queue
+    if word in ("STALLED", "VERDICT") and run is not None and not run.open and not unaccepted(basin):
+        command = go_on(basin)
     attempts = f"{basin.charged}/{most.attempts}" if most.attempts is not None else str(basin.charged)
     hours = f" / {duration(most.hours * 3600)}" if most.hours is not None else ""
     tmux = _tmux(state, basin)
@@ -175,7 +187,9 @@ def _basin(
         residue=_residue(basin) if details else (),
         frontier=_questions(state, basin.id) if details else (),
         controller=_controller(basin, lease, probes, now),
-        attach=probes.attach.get(basin.id),
+        attach=probes.attach.get(basin.id)
+        if run is not None and run.open and probes.tmux.get(basin.id) is not False
+        else None,
     )
     return shown, wait
 
@@ -213,7 +227,11 @@ def _tmux_line(basin: Basin, name: str | None, probes: Probes) -> str:
         return name
     if basin.running is None:
         return f"{name} (ended)"
-    return f"{name} (not found, resume restarts it)" if there is False else f"{name} (tmux gave no answer)"
+    if there is None:
+        return f"{name} (tmux gave no answer)"
+    if probes.leases.get(basin.id):
+        return f"{name} (gone, its controller goes on: nothing to attach to)"
+    return f"{name} (not found, resume restarts it)"
 
 
 def _engine(basin: Basin) -> str | None:

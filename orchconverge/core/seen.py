@@ -224,6 +224,7 @@ class Seen(Answer, frozen=True, kw_only=True):
     works: Mapping[str, Work] = {}
     target: TargetSeen | None = None
     answers: Mapping[Key, Evidence] = {}
+    spoiled: frozenset[Sha] = frozenset()
     squashes: Mapping[tuple[str, Sha], Squash] = {}
     landed: Mapping[str, Landed] = {}
     obstacle: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from orchconverge.core.judge import holds
 from orchconverge.core.state import Basin, Branch, Phase, State
 from orchconverge.core.values import StopReason
 from orchconverge.errors import LIMIT, STALLED, USAGE, WAITING
@@ -83,6 +84,30 @@ def _closed(state: State, basin: Basin, stopped: StopReason | None) -> str:
 def unanswered(basin: Basin) -> bool:
     """Whether the last attempt ended in a question to a person, not in candidates at the lock."""
     return bool(basin.history) and basin.history[-1].decision in ("BLOCKED", "WAITING")
+
+
+def unaccepted(basin: Basin) -> bool:
+    """Whether all criteria hold by an attempt with something in it that a person has to see, and none has said yes to it."""
+    last = basin.history[-1] if basin.history else None
+    if last is None or last.decision != "BLOCKED" or basin.tip is None or basin.phase != "open":
+        return False
+    return basin.amended < last.number and holds(basin, basin.tip.results)
+
+
+def refused_at_start(basin: Basin) -> bool:
+    """Whether it never was a pursuit: the start check found that it makes no sense."""
+    return basin.run is not None and basin.run.stopped == "refused" and not basin.history
+
+
+def shown_first(state: State) -> Basin | None:
+    """The basin that is meant where none is named: the newest that was not refused at its start, else the newest."""
+    last = None
+    for name in reversed(state.basins):
+        basin = state.basins[name]
+        if not refused_at_start(basin):
+            return basin
+        last = last or basin
+    return last
 
 
 def group(phase: str, *, waits_for_you: bool) -> str:

@@ -195,6 +195,9 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: StopReason | None = None
     stop_text: str = ""
     active_started: float = 0.0
+    first: int = 1
+    """The ordinal of its first attempt. A run that was taken over goes on with that of the lost one."""
+    tampered: bool = False
     epoch: int = 1
     """Counts the runs that were not taken over: answers of checks are shared within one, never across."""
     fingerprint: str = ""
@@ -254,6 +257,8 @@ class Basin(Record, frozen=True, kw_only=True):
     residue: tuple[Residue, ...] = ()
     usage: Usage = Usage()
     report: str | None = None
+    amended: int = 0
+    """How many attempts had been made when a person last amended the target, or accepted what was made."""
     quota: Limit | None = None
 
     @property

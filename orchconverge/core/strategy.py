@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from orchconverge.core.judge import flat
+from orchconverge.core.judge import flat, since
 from orchconverge.core.state import Basin, Run
 
 APPROACHES: Final = (
@@ -50,7 +50,7 @@ def approach(basin: Basin, run: Run, number: int) -> str:
 
 def following(basin: Basin, run: Run) -> Strategy:
     """The strategy of the attempt after ``basin.history``."""
-    unsuccessful = flat(basin.history)
+    unsuccessful = flat(since(basin.history, run))
     level = unsuccessful // run.settings.stallAfter
     ladder = rungs(run)
     engine = run.settings.engines[0]

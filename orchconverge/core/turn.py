@@ -12,6 +12,7 @@ from orchconverge.core.actions import (
     Append,
     CleanUp,
     EndMind,
+    KillMind,
     Land,
     LookAtTarget,
     LookAtWork,
@@ -170,14 +171,17 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         return [ReadMind(branch=branch.id)]
     if work is None:
         return [LookAtWork(branch=branch.id)]
+    questions = [q for q in end.report.frontier if q not in state.frontier]
+    asked = [Append(fact=e.FrontierAdded(question=q, origin=branch.id, basin=basin.id)) for q in questions]
     why = _not_a_candidate(branch, end, work)
     if why:
         fact = e.BranchFailed(
             basin=basin.id, branch=branch.id, reason=why, verdict=end.report.verdict, residue=end.report.residue
         )
-        return [Append(fact=fact)]
+        return [*asked, Append(fact=fact)]
     before = basin.tip.results if basin.tip is not None else {}
-    place: Place = "here" if branch.place == "here" and end.stands and not end.leftovers else "fresh"
+    stands = branch.place == "here" and end.stands and not end.leftovers and work.tree not in seen.spoiled
+    place: Place = "here" if stands else "fresh"
     found = judge.answers(
         state,
         seen,
@@ -193,16 +197,14 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         basin=basin.id,
         branch=branch.id,
         head=work.head,
-        summary=end.report.summary or end.outcome.summary or work.commits[0].subject,
+        summary=end.report.summary or "; ".join(c.subject for c in reversed(work.commits[:5])),
         evidence=found.evidence,
-        commits=len(work.commits),
+        commits=len(set(work.commits) - set(end.strangers)),
         usage=branch.usage or Usage(),
         admitted=branch.place == "here",
         flags=(*_foreign(work, end, basin), *flags(work, basin.criteria, basin.may_change)),
         residue=end.report.residue,
     )
-    questions = [q for q in end.report.frontier if q not in state.frontier]
-    asked = [Append(fact=e.FrontierAdded(question=q, origin=branch.id, basin=basin.id)) for q in questions]
     return [*asked, Append(fact=candidate)]
 
 
@@ -215,6 +217,9 @@ def _foreign(work: Work, end: MindEnd, basin: Basin) -> list[str]:
 
 def _not_a_candidate(branch: Branch, end: MindEnd, work: Work) -> str:
     """Why this branch is no candidate, or an empty string."""
+    own = set(work.commits) - set(end.strangers)
+    if end.strangers and not own:
+        return f"committed nothing; a person did meanwhile: {end.strangers[0].sha:.8} {end.strangers[0].subject}"
     if end.report.verdict is not None and not work.commits:
         return f"verdict: {end.report.verdict.text}"
     if not work.descends:
@@ -325,8 +330,8 @@ def _close(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches:
     return [Append(fact=ends), *(CleanUp(branch=b.id) for b in branches)]
 
 
-def stop_minds(state: State, seen: Seen, attempt: Attempt) -> list[Action]:
-    """End the minds of the running attempt, and record their ends once they are gone."""
+def stop_minds(state: State, seen: Seen, attempt: Attempt, *, at_once: bool) -> list[Action]:
+    """End the minds of the running attempt, with their time to end themselves or without; record the ends."""
     actions: list[Action] = []
     for name in attempt.branches:
         branch = state.branches[name]
@@ -334,7 +339,7 @@ def stop_minds(state: State, seen: Seen, attempt: Attempt) -> list[Action]:
             continue
         probe = seen.probes.get(name)
         if isinstance(probe, Running):
-            actions.append(EndMind(branch=name))
+            actions.append(KillMind(branch=name) if at_once else EndMind(branch=name))
         elif branch.phase is Phase.SEARCHING and isinstance(probe, Ended | Lost | Absent):
             end = seen.ends.get(name)
             basin = state.basins[branch.basin]

@@ -114,7 +114,7 @@ class Settings(Value, frozen=True, kw_only=True):
     """All that a resume needs to go on as the run was started. Times in seconds.
 
     ``checkout`` is the top of the caller's working tree, ``base`` the commit that the target was declared on, ``onto`` the
-    ref that it is meant to be merged into one day.
+    ref that it is meant to be merged into one day. ``env`` are the names of further variables that minds and checks get.
     """
 
     checkout: str
@@ -131,6 +131,7 @@ class Settings(Value, frozen=True, kw_only=True):
     chain: tuple[str, ...] = ("pushl", "reviewdeep", "copilot", "report")
     permissions: Literal["default", "skip"] = "default"
     allow: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
     setup: str = ""
     remote: str = "origin"
     stallAfter: int = 3

@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from orchconverge.core.measures import met_of, results
-from orchconverge.core.standing import queue
+from orchconverge.core.standing import queue, refused_at_start
 from orchconverge.core.state import UNSETTLED, Attempt, Basin, Branch, Phase, Run, State
 from orchconverge.core.strategy import due
 from orchconverge.core.views.text import age, clean, clock, counted, duration
 
 SHORT = 100
 """Cells of a reason that somebody else wrote, in a line of ours."""
+WHOLE = 2000
+"""Cells of a question to a person: it is shown whole, and this only stops a mind from filling the screen."""
+NEVER_STARTED = "start it again with its goal"
 
 
 class Wait(NamedTuple):
@@ -41,19 +44,24 @@ def asked(basin: Basin) -> str:
         return ""
     last = basin.history[-1] if basin.history else None
     said = run.waiting.text if run.waiting is not None else run.stop_text
-    return clean(said or (last.verdict or last.text if last is not None else ""), SHORT)
+    if last is not None and last.decision == "BLOCKED" and last.verdict and run.waiting is None:
+        said = last.verdict  # in the mind's own words, which the reason of the stop may shorten
+    return clean(said or (last.verdict or last.text if last is not None else ""), WHOLE)
 
 
 def waits_for(state: State, basin: Basin, at: At, *, phase: str) -> Wait:
     """The last column of every view."""
     run = basin.run
     if phase == "KILLED":
-        return Wait("nothing", f"nothing: {clean(basin.note, SHORT)}")
+        said = clean(basin.note, SHORT)
+        return Wait(
+            "nothing", f"nothing, refused at the start: {said}" if refused_at_start(basin) else f"nothing: {said}"
+        )
     if phase == "CONVERGED":
         grafts = sum(b.phase is Phase.GRAFTED or b.admitted for b in state.branches_of(basin.id))
         return Wait("nothing", f"nothing: {counted(grafts, 'graft')}")
     if run is None:
-        return Wait("open", f"you: orchconverge open {basin.id}")
+        return Wait("open", f"you: it was never started, {NEVER_STARTED}")
     if phase == "UNKNOWN":
         return Wait("controller", silence(at))
     if phase == "AT LOCK":
@@ -104,7 +112,7 @@ def _parked(basin: Basin, run: Run, now: datetime) -> Wait:
         return Wait("quota", f"quota: {engine}{until}", waiting.until, f"{engine} has quota again")
     if waiting.reason in ("disk", "memory", "network"):
         return Wait(waiting.reason, f"{waiting.reason}: {clean(waiting.text, SHORT)}", waiting.until)
-    return Wait("you", f"you: {clean(waiting.text, SHORT)}", waiting.until)
+    return Wait("you", f"you: {clean(waiting.text, WHOLE)}", waiting.until)
 
 
 def _attempt(state: State, basin: Basin, attempt: Attempt, now: datetime) -> Wait:
@@ -152,10 +160,12 @@ def next_attempt(basin: Basin, at: At, wait: Wait, *, phase: str, command: str |
     """The value of `Next Attempt:`: a time, or why none comes by itself and what to type. ``command`` is a need's."""
     run = basin.run
     ends = {"CONVERGED": "none, converged", "KILLED": "none, killed", "LIMIT": "none, limit reached"}.get(phase)
+    if refused_at_start(basin):
+        return "none, refused at the start"
     if ends is not None:
         return ends
     if run is None:
-        return f"after you: orchconverge open {basin.id}"
+        return f"none, never started: {NEVER_STARTED}"
     if phase == "UNKNOWN":
         return f"after you: orchconverge resume {basin.id}" if at.lease is False else "unknown, no answer"
     if phase == "STOPPED":

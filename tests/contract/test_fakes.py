@@ -245,6 +245,22 @@ def test_a_worktree_is_added_once_and_is_its_own(hands: Hands, git: Git, base: S
         git.checkout(place)
 
 
+def test_a_worktree_that_is_made_again_is_another_one(hands: Hands, git: Git, base: Sha) -> None:
+    place = hands.trees / "m"
+    git.add_worktree(place, branch=None, at=base)
+    first = git.made(place)
+    git.add_worktree(place, branch=None, at=base)
+    assert git.made(place) == first
+    git.remove_worktree(place)
+    with pytest.raises(Failed):
+        git.made(place)
+    git.add_worktree(place, branch=None, at=base)
+    assert git.made(place) != first
+    git.squash(place, tip=base, head=base)
+    assert git.nested(place) == ()
+    assert git.identity()
+
+
 def test_a_detached_tree_stands_at_one_commit(hands: Hands, git: Git, base: Sha) -> None:
     git.add_worktree(hands.trees / "t", branch=None, at=base)
     git.add_worktree(hands.trees / "t", branch=None, at=base)
@@ -503,6 +519,23 @@ def test_a_start_that_was_withdrawn_never_runs(bench: Bench) -> None:
     start(bench, "minds/a.2", "ends")
     bench.until("minds/a.2", Ended)
     assert bench.supervisors.probe("minds/a.1") == Absent()
+
+
+def test_what_another_controller_prepared_is_withdrawn_by_a_stop(bench: Bench) -> None:
+    argv = bench.supervisors.prepare(bench.spec("minds/a.1", "ends"))
+    other = bench.other()
+    assert other.probe("minds/a.1") == Absent()
+    assert other.stop("minds/a.1")
+    bench.supervisors.launch(argv)
+    start(bench, "minds/a.2", "ends")
+    bench.until("minds/a.2", Ended)
+    assert bench.supervisors.probe("minds/a.1") == Absent()
+
+
+def test_what_runs_has_a_folder_inside_of_its_own(bench: Bench) -> None:
+    inside = bench.supervisors.subfolder("minds/a.1", "mind")
+    assert inside == bench.supervisors.folder("minds/a.1") / "mind"
+    assert bench.supervisors.get("minds/a.1", "mind/report.json") is None
 
 
 def test_one_that_was_killed_is_lost_and_can_begin_again(bench: Bench) -> None:

@@ -135,7 +135,6 @@ def test_work_is_what_stands_between_two_commits(repository: Git, base: Sha, com
     assert work.changed == ("a.txt", "new", "run.sh")
     assert work.removed_lines == {"a.txt": 2}
     assert work.executable_changed == ("run.sh",)
-    assert repository.log_subjects(base, head) == ("cut", "grow")
 
 
 def test_nothing_between_a_commit_and_itself(repository: Git, base: Sha) -> None:
@@ -280,6 +279,60 @@ def test_a_worktree_is_removed_with_what_is_in_it_and_a_second_time_is_no_error(
     repository.add_worktree(trees / "m", branch="m", at=base)
 
 
+def test_who_commits_is_known_by_the_settings_or_the_environment(
+    repository: Git, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert repository.identity()
+    (home / ".gitconfig").write_text("[user]\n\tname = Ann Person\n")
+    assert not repository.identity()
+    (home / ".gitconfig").unlink()
+    assert not repository.identity()
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    assert repository.identity()
+
+
+def test_repositories_inside_a_worktree_are_told_while_what_they_hold_is_nowhere_else(
+    repository: Git, base: Sha, trees: Path, tmp_path: Path, commit: Commits
+) -> None:
+    m = trees / "m"
+    repository.add_worktree(m, branch="m", at=base)
+    assert tuple(repository.nested(m)) == ()
+    by_hand(tmp_path, "init", "--quiet", "upstream")
+    commit(tmp_path / "upstream", {"lib": "1"})
+    by_hand(m, "clone", "--quiet", str(tmp_path / "upstream"), "lib")
+    assert tuple(repository.nested(m)) == ("lib/",)
+    commit(m, {"a.txt": "with a link to its commit"})
+    assert tuple(repository.nested(m)) == ()  # what it holds is upstream
+    commit(m / "lib", {"lib": "2"})
+    assert tuple(repository.nested(m)) == ("lib",)
+    commit(m, {"a.txt": "with a link to a commit that is there alone"})
+    assert repository.checkout(m).dirty == ()
+    assert tuple(repository.nested(m)) == ("lib",)
+    by_hand(m / "lib", "push", "--quiet", "origin", "HEAD:refs/heads/new")
+    assert tuple(repository.nested(m)) == ()
+    (m / "lib/new").write_text("not committed")
+    assert tuple(repository.nested(m)) == ("lib",)
+
+
+def test_work_in_a_submodule_is_told_though_its_folder_is_gone(
+    repository: Git, trees: Path, tmp_path: Path, commit: Commits
+) -> None:
+    by_hand(tmp_path, "init", "--quiet", "upstream")
+    commit(tmp_path / "upstream", {"lib": "1"})
+    allowed = ("-c", "protocol.file.allow=always")
+    by_hand(repository.root, *allowed, "submodule", "--quiet", "add", str(tmp_path / "upstream"), "lib")
+    m, base = trees / "m", commit(repository.root, {})
+    repository.add_worktree(m, branch="m", at=base)
+    by_hand(m, *allowed, "submodule", "--quiet", "update", "--init")
+    assert tuple(repository.nested(m)) == ()
+    commit(m / "lib", {"lib": "2"})
+    by_hand(m, "submodule", "--quiet", "deinit", "--force", "lib")
+    [told] = repository.nested(m)
+    assert told.endswith("modules/lib")
+
+
 def test_only_our_linked_worktrees_are_ever_removed(repository: Git, base: Sha, trees: Path, tmp_path: Path) -> None:
     by_hand(repository.root, "worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     (trees / "plain").mkdir(parents=True)
@@ -315,23 +368,6 @@ def test_a_snapshot_keeps_what_is_uncommitted_and_leaves_index_and_tree_alone(re
 def test_nothing_to_keep_makes_no_snapshot(repository: Git) -> None:
     assert repository.snapshot(repository.root, "b.1") is None
     assert repository.resolve("refs/orchconverge/keep/b.1") is None
-
-
-def test_everything_in_a_worktree_of_ours_is_committed_on_its_branch(repository: Git, base: Sha, trees: Path) -> None:
-    repository.add_worktree(trees / "m", branch="m", at=base)
-    assert repository.commit_all(trees / "m", "none") is None
-    (trees / "m/new").write_text("x")
-    (trees / "m/a.txt").unlink()
-    made = repository.commit_all(trees / "m", "left behind\n\n# not a comment")
-    assert made == repository.resolve("refs/heads/m") != base
-    assert by_hand(trees / "m", "log", "-1", "--format=%B") == "left behind\n\n# not a comment"
-    assert repository.work(base, made).changed == ("a.txt", "new")
-
-
-def test_nothing_is_committed_wholesale_in_a_persons_tree(repository: Git) -> None:
-    (repository.root / "new").write_text("x")
-    with pytest.raises(Refused):
-        repository.commit_all(repository.root, "no")
 
 
 def test_a_squash_holds_the_merged_tree_and_moves_nothing(

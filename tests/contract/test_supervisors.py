@@ -1,6 +1,7 @@
 """What holds of every supervised run: of each `Supervisors`, then of the real one on real and hostile processes."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -712,18 +713,18 @@ def test_what_is_no_regular_file_is_neither_read_nor_written_through(
     secret = tmp_path / "secret"
     if kind != "dangling":
         secret.write_text("kept")
-    for file in ("report.json", "report.json.tmp"):
-        path = supervisors.folder("minds/a.1") / file
-        if kind == "pipe":
-            os.mkfifo(path)
-        elif kind == "folder" and file == "report.json":
-            path.mkdir()
-        elif kind != "folder":
-            path.symlink_to(secret)
+    path = supervisors.folder("minds/a.1") / "report.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(secret)
     assert supervisors.get("minds/a.1", "report.json") is None
     if kind == "folder":
         with pytest.raises(IsADirectoryError):
             supervisors.put("minds/a.1", "report.json", b"ours")
+        assert [file.name for file in path.parent.iterdir()] == ["report.json"]
         return
     supervisors.put("minds/a.1", "report.json", b"ours")
     assert supervisors.get("minds/a.1", "report.json") == b"ours"
@@ -738,7 +739,7 @@ def test_reading_what_is_no_regular_file_leaves_nothing_open(supervisors: Superv
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         assert supervisors.get("minds/a.1", "report.json") is None
-        assert isinstance(supervisors.probe("minds/a.1"), Unknown)
+        assert isinstance(supervisors.probe("minds/a.1"), Lost)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -852,17 +853,84 @@ def test_a_supervisor_that_was_told_to_stop_before_it_began_starts_nothing(
     assert supervisors.probe("a.1") == Starting()
 
 
-def test_b82_what_cannot_be_read_is_unknown(supervisors: Supervisors, tmp_path: Path) -> None:
+def test_b82_an_end_that_no_supervisor_wrote_is_a_lost_one_that_can_begin_again(
+    supervisors: Supervisors, tmp_path: Path
+) -> None:
     run(supervisors, "exit 0")
     exit_record = tmp_path / "runs" / "a.1" / "exit.json"
     whole = exit_record.read_bytes()
-    for damage in (b"", b"{}", whole[:40], whole.replace(b'"v": 1', b'"v": 2')):
+    deep = b'{"v": 1, "x": ' + b"[" * 100_000
+    for damage in (b"", b"{}", b"\xff", deep, whole[:40], whole.replace(b'"v": 1', b'"v": 2')):
         exit_record.write_bytes(damage)
-        assert isinstance(supervisors.probe("a.1"), Unknown)
-        assert not supervisors.stop("a.1")
+        assert isinstance(supervisors.probe("a.1"), Lost)
+        assert supervisors.stop("a.1")
     exit_record.unlink()
     exit_record.symlink_to("/etc/passwd")
-    assert isinstance(supervisors.probe("a.1"), Unknown)
+    assert isinstance(supervisors.probe("a.1"), Lost)
+    exit_record.unlink()
+    exit_record.mkdir()
+    assert isinstance(supervisors.probe("a.1"), Lost)
+    assert run(supervisors, "exit 3").code == 3
+
+
+def test_b82_a_folder_that_cannot_be_asked_is_unknown(
+    supervisors: Supervisors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(supervisors, "exit 0")
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for asked in ("ended", "running", "_is_held"):
+        with monkeypatch.context() as patched:
+            patched.setattr(adapter, asked, broken)
+            assert isinstance(supervisors.probe("a.1"), Unknown)
+            assert not supervisors.stop("a.1")
+
+
+def test_what_runs_cannot_write_its_own_end(supervisors: Supervisors, tmp_path: Path) -> None:
+    """A mind that leaves an exit.json and goes on is running, and what it left is not its end either."""
+    folder, gate = tmp_path / "runs" / "a.1", Gate(tmp_path)
+    run(supervisors, "exit 0", "a.0")
+    forged = (tmp_path / "runs" / "a.0" / "exit.json").read_text()
+    (tmp_path / "forged").write_text(forged)
+    script = f"cp {tmp_path}/forged {folder}/exit.json; {gate.say}; exec sleep 60"
+    argv = prepare(supervisors, "a.1", script)
+    with subprocess.Popen(argv, start_new_session=True) as process:
+        gate.wait()
+        assert (folder / "exit.json").exists()
+        assert isinstance(supervisors.probe("a.1"), Running)
+        assert supervisors.stop("a.1")
+        process.wait(timeout=20)
+    assert ended(supervisors, "a.1").reason == "killed"
+
+
+def test_the_environment_that_a_supervisor_left_when_it_was_killed_goes_with_a_stop(
+    supervisors: Supervisors, tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs" / "a.1"
+    prepare(supervisors, "a.1", "true", env={"TOKEN": "secret"})
+    (folder / "running.json").write_text(json.dumps({"v": 1, "boot_id": "other", "pid": os.getpid(), "start": 1}))
+    assert isinstance(supervisors.probe("a.1"), Lost)
+    assert supervisors.stop("a.1")
+    assert not (folder / "spec.json").exists()
+
+
+def test_what_runs_has_a_folder_of_its_own_and_a_link_in_its_place_leads_nowhere(
+    supervisors: Supervisors, tmp_path: Path
+) -> None:
+    own = supervisors.subfolder("minds/a.1", "mind")
+    assert own == supervisors.folder("minds/a.1") / "mind"
+    assert own.stat().st_mode & 0o777 == 0o700
+    (own / "report.json").write_text("said")
+    assert supervisors.get("minds/a.1", "mind/report.json") == b"said"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "report.json").write_text("secret")
+    own.rename(own.with_name("was"))
+    own.symlink_to(tmp_path / "elsewhere")
+    assert supervisors.get("minds/a.1", "mind/report.json") is None
+    with pytest.raises(PermissionError):
+        supervisors.subfolder("minds/a.1", "mind")
 
 
 def test_b102_a_record_of_another_boot_is_never_alive(supervisors: Supervisors, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_run_in_tmux_ends_the_same_whatever_of_it_is_killed(
     if victim in ("supervisor", "mind", "controller and supervisor", "all"):
         kill(lab.until(lambda: begun(lab, f"minds/{BASIN}.1"))["agent" if victim == "mind" else "pid"])
     if victim == "step":
-        kill(lab.until(lambda: begun(lab, f"steps/{BASIN}.1.{lab.facts(e.StepStarted)[-1].step}"))["pid"])
+        kill(lab.until(lambda: begun(lab, f"steps/{BASIN}.1.1.{lab.facts(e.StepStarted)[-1].step}"))["pid"])
     if victim in ("server", "all") and server is not None:
         kill(server)
     if victim in CONTROLLER:  # it survives the others

@@ -225,7 +225,7 @@ def test_a_run_is_stopped_in_the_middle_of_a_hanging_criterion(topic: Lab) -> No
     topic.run("--stop", code=0)
     assert time.monotonic() - began < 10
     assert topic.facts(e.RunStopped)[-1].reason == "stopped"
-    ended(start, FAILED)
+    ended(start, CONVERGED)  # it was started, which is all that the starting command says
 
 
 # --- minds -----------------------------------------------------------------------------------------------------------
@@ -301,6 +301,41 @@ def test_a_mind_that_removes_its_worktree_loses_nothing_that_it_committed(topic:
     assert topic.git("log", "-1", "--format=%s", "topic").startswith("reach it (reach-it.1)")
 
 
+def test_a_repository_that_a_mind_made_inside_its_worktree_is_not_removed_with_it(topic: Lab) -> None:
+    """A ref of ours keeps nothing of what is inside it: the tree stays, and the journal names it. A cleanup leaves it too."""
+    topic.keeps_worktrees = True
+    drive(
+        topic,
+        f"touch done; git add done; git commit -q -m work\ngit init -q lib; cd lib; echo 1 >own; {COMMIT}",
+        "--worktree",
+    )
+    said = topic.run("--stop", "--cleanup", code=0).stdout
+    tree = Path(topic.facts(e.BranchSpawned)[0].worktree)
+    assert topic.git("log", "-1", "--format=%s", cwd=tree / "lib") == "work"
+    assert str(tree) in said
+    assert (
+        f"kept {tree}: it holds work that is nowhere else in lib/" in (topic.state_dir / "logs/system.log").read_text()
+    )
+
+
+def test_a_mind_that_writes_its_own_end_is_watched_to_its_real_one(topic: Lab) -> None:
+    """What it leaves outside of its own folder is no record: it ends when its supervisor says so."""
+    forged = {"v": 1, "reason": "exited", "code": 0, "signal": None, "seconds": 1.0, "started_at": 1.0, "ended_at": 2.0}
+    forged |= {
+        "bytes": 0,
+        "truncated": False,
+        "error": None,
+        "leftover": [],
+        "survivors": [],
+        "lingered": False,
+        "idle": False,
+    }
+    (topic.root / "exit.json").write_text(json.dumps(forged))
+    outside = '"${ORCHCONVERGE_REPORT%/mind/report.json}/exit.json"'
+    drive(topic, f"cp {topic.root}/exit.json {outside}; sleep 1.5\n{DONE}exit 7\n")
+    assert [fact.exit for fact in topic.facts(e.BranchEnded)] == [7]
+
+
 REPORTS = (
     "head -c 3000000 /dev/zero | tr '\\0' x > \"$ORCHCONVERGE_REPORT\"",
     'printf \'{"summary": "\\\\ud800", "residue": 5, "frontier": [null, {}, 7], "verdict": "\' > "$ORCHCONVERGE_REPORT"',
@@ -316,7 +351,7 @@ def test_reports_that_are_huge_broken_links_or_pipes_cost_the_mind_nothing_but_i
     long = json.dumps({"residue": [{"text": "r" * 700, "paths": ["p" * 10_000] * 5}]})
     (topic.root / "long.json").write_text(long)
     more = f"5) cp {topic.root}/long.json $ORCHCONVERGE_REPORT;;\n6) cat > {topic.root}/brief;;"
-    number = "n=${ORCHCONVERGE_REPORT%/report.json}; n=${n##*.}"
+    number = "n=${ORCHCONVERGE_REPORT%/mind/report.json}; n=${n##*.}"
     mind = f"{number}\ncase $n in\n{acts}\n{more}\nesac\ntouch f$n && {COMMIT}"
     words = [word for n in range(1, 7) for word in ("--criterion", f"c{n}=test -f f{n}")]
     drive(topic, mind, *words, attempts=6)
@@ -325,7 +360,7 @@ def test_reports_that_are_huge_broken_links_or_pipes_cost_the_mind_nothing_but_i
     brief = (topic.root / "brief").read_text()
     assert "rrrr" in brief
     assert "# Rules" in brief
-    assert str(topic.minds / "minds" / "reach-it.6" / "report.json") in brief
+    assert str(topic.minds / "minds" / "reach-it.6" / "mind" / "report.json") in brief
 
 
 def test_escape_sequences_of_a_mind_reach_no_terminal(topic: Lab) -> None:

@@ -112,7 +112,7 @@ def test_in_the_foreground_the_command_ends_with_the_run(lab: Lab) -> None:
 def test_status_says_how_it_stands_in_every_form_and_changes_nothing(lab: Lab) -> None:
     assert "No destination" in lab.run("--status", code=0).stdout
     assert not lab.state_dir.exists()
-    lab.play("a is there", lab.script(mind({"sleep": 2}, *meets("a"))), *met("a"))
+    lab.play("a is there", lab.script(mind({"sleep": 5}, *meets("a"))), *met("a"))
     lab.fact(e.BranchSearching)
     before = lab.lines()
     running: dict[str, Any] = json.loads(lab.run("--status", "--json", code=0).stdout)
@@ -369,8 +369,8 @@ def test_the_seeds_examples_run_as_written(lab: Lab, line: str) -> None:
 
 
 def test_two_goals_at_once_in_one_repository_do_not_disturb_each_other(lab: Lab) -> None:
-    script = lab.script(mind(SLOW, *meets("a"), SLOW))
-    other = lab.script(mind(SLOW, *meets("b"), SLOW), name="other.json")
+    script = lab.script(mind({"sleep": 5}, *meets("a")))
+    other = lab.script(mind({"sleep": 5}, *meets("b")), name="other.json")
     lab.play("first goal", script, *met("a"))
     lab.play("second goal", other, *met("b"))
     assert "1 more" in lab.run("--status").stdout

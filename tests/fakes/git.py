@@ -53,6 +53,8 @@ class Tree:
         self.files = files
         self.ours = ours
         self.operation: str | None = None
+        self.number = 0
+        """Which one of those that were added."""
         self.prepared = False
         """Whether a setup command ran in it."""
 
@@ -68,6 +70,7 @@ class Store:
         self.reflogs: dict[str, list[tuple[Sha, str]]] = {}
         self.places: dict[Path, Tree] = {}
         self.moves: list[Moved] = []
+        self.added = 0
         self.config = "as it was"
         self.pushed: dict[str, dict[str, Sha]] = {}
         start = self.make(dict(files), parents=(), author="ann", message="start")
@@ -181,6 +184,9 @@ class MemoryGit:
         self._between = between
 
     # --- questions ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> bool:
+        return True
 
     def resolve(self, ref: str) -> Sha | None:
         store = self.store
@@ -306,6 +312,7 @@ class MemoryGit:
         head = self.resolve(f"refs/heads/{branch}")
         if head is None or not self.work(base, head).commits:
             raise Failed("git: refusing to create an empty bundle")
+        path.write_bytes(head.encode())
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self.store.config.encode()).hexdigest()
@@ -367,6 +374,8 @@ class MemoryGit:
         (place / ".git").touch()
         tree = Tree(branch=branch, head=at if branch is None else None, files={}, ours=True)
         self.store.places[place] = tree
+        self.store.added += 1
+        tree.number = self.store.added
         tree.files = dict(self.store.tracked(tree))
 
     def include(self, path: Path) -> tuple[str, ...]:
@@ -375,6 +384,12 @@ class MemoryGit:
         found = [n for n in self.store.dirt(root)[1] if any(fnmatchcase(n, g) for g in globs) and n not in tree.files]
         tree.files |= {name: root.files[name] for name in found}
         return tuple(found)
+
+    def made(self, path: Path) -> str:
+        return str(self._place(self._ours(path)).number)
+
+    def nested(self, path: Path) -> tuple[str, ...]:
+        return tuple(name for name in self.checkout(path).untracked if name.endswith("/"))
 
     def remove_worktree(self, path: Path) -> None:
         place = self._ours(path)
@@ -402,12 +417,6 @@ class MemoryGit:
         made = self.store.make(tree.files, parents=() if head is None else (head,), author="orchconverge", message=text)
         self.keep(name, made)
         return made
-
-    def commit_all(self, path: Path, message: str) -> Sha | None:
-        tree = self._place(self._ours(path))
-        if tree.operation:
-            raise Refused(f"{path} is in the middle of a {tree.operation}")
-        return self.store.commit(path, {}, message, by="orchconverge") if any(self.store.dirt(tree)) else None
 
     def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
         self.remove_worktree(path)

@@ -131,7 +131,7 @@ class Players:
         if what == "question":
             report |= {"frontier": ["is it meant so?"], "residue": ["the registry is the place", "look at README"]}
         data = b"\xff{" if what == "garbage" else msgspec.json.encode(report)
-        program.acts = [*program.acts, (min(seconds, 4.0), lambda: self._leave(spec.name, "report.json", data))]
+        program.acts = [*program.acts, (min(seconds, 4.0), lambda: self._leave(spec.name, "mind/report.json", data))]
         program.log = msgspec.json.encode(outcome)
         return program
 

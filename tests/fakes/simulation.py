@@ -279,6 +279,7 @@ class Simulation:
             exports=cast(ports.Exports, guarded(exports, "exports")),
             journal=self.journal,
             trees=self.trees,
+            state=self.trees.parent / "state",
             read_report=read_report,
             step_argv=lambda basin, step: ("step", step, basin),
             memory_floor=1 << 30,

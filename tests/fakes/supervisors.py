@@ -189,6 +189,9 @@ class MemorySupervisors:
         self._machine.entry(self._named(name))
         return self._root / name
 
+    def subfolder(self, name: str, part: str) -> Path:
+        return self.folder(name) / part
+
     def found(self, prefix: str) -> list[str]:
         return sorted(name for name in self._machine.entries if name.startswith(prefix) and ".lost." not in name)
 
@@ -225,16 +228,19 @@ class MemorySupervisors:
         state = self.probe(name)
         if isinstance(state, Unknown):
             return False
-        if isinstance(state, Starting):
-            self._machine.entries[name].spec = None
+        self._withdraw(name)
         if isinstance(state, Running):
             self._machine.stop(name)
         return True
 
+    def _withdraw(self, name: str) -> None:
+        entry = self._machine.entries.get(name)
+        if entry is not None:
+            entry.spec = None
+
     def kill(self, name: str) -> bool:
         state = self.probe(name)
-        if isinstance(state, Starting):
-            self._machine.entries[name].spec = None
+        self._withdraw(name)
         if isinstance(state, Running):
             self._machine.lose(name)
         self._machine.sweep(name)

@@ -134,7 +134,7 @@ class Watch:
     def _BranchEnded(self, fact: e.BranchEnded) -> None:
         self.demand(f"minds/{fact.branch}" not in self.minds(), f"{fact.branch} ended while it runs")
         if self.limits.hours is not None and self.running is not None and fact.active is not None:
-            most = self.limits.hours * 3600 + self.story.settings.attemptSeconds + SLACK
+            most = self.limits.hours * 3600 + SLACK
             self.demand(fact.active <= most, f"a mind ended {fact.active:.0f} s active, {most:.0f} at most")
 
     def _BranchCandidate(self, fact: e.BranchCandidate) -> None:

@@ -120,8 +120,21 @@ def test_where_there_is_nothing_the_way_to_begin_is_said() -> None:
 def test_other_open_basins_are_counted_below_the_block() -> None:
     story = Story().declare("one").declare("two").declare("three").declare("auth")
     text = block(project(story.state, probes=Probes(), now=story.now))
-    assert text.splitlines()[7:] == ["3 more: orchconverge watch"]
+    assert text.splitlines()[7:] == ["3 more: orchconverge status NAME, with one, two, three"]
+    two = Story().declare("one").declare("auth")
     assert block(project(story.state, probes=Probes(), now=story.now, basin="one")).startswith("Goal:")
+    assert block(project(two.state, probes=Probes(), now=two.now)).splitlines()[7:] == [
+        "1 more: orchconverge status one"
+    ]
+
+
+def test_a_damaged_ledger_is_one_line_below_the_block() -> None:
+    story = Story().declare()
+    damaged = Probes(ledger=Damage(lines=90, bad=1, illegal=1))
+    text = block(project(story.state, probes=damaged, now=story.now))
+    assert text.splitlines()[7:] == [
+        "2 of 90 lines are damaged or against the rules, and skipped. orchconverge ledger verify"
+    ]
 
 
 def test_times_of_day_are_the_readers() -> None:

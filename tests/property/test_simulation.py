@@ -66,7 +66,8 @@ def outcome(done: Simulation) -> tuple[object, ...]:
     basin = done.basin
     minds = sorted((name, n) for name, n in done.machine.starts.items() if name.startswith("minds/"))
     stopped = done.facts(RunStopped)[-1].reason
-    return done.tree, basin.charged, basin.phase, stopped, minds, len(done.facts(BranchSpawned)), basin.chain.names
+    steps = [(step.name, step.status) for step in basin.chain.done]
+    return done.tree, basin.charged, basin.phase, stopped, minds, len(done.facts(BranchSpawned)), steps
 
 
 @pytest.mark.parametrize("place", ["here", "fresh"])

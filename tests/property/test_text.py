@@ -276,7 +276,7 @@ def test_any_ledger_can_be_shown(
         ]  # fmt: skip
     for need in shown.needs_you:
         assert cells(need.sentence) <= 60
-        assert need.command.startswith("orchconverge ")
+        assert need.command.startswith(("orchconverge ", "git diff "))
     for basin in shown.basins:
         assert basin.phase in PHASES
         assert basin.waits_for.what

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import timedelta, timezone
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from orchconverge.core import events as e
 from orchconverge.core.happened import _WORDS, happened
@@ -15,6 +17,7 @@ from orchconverge.core.measures import active_seconds, first_met_by, nearest, tr
 from orchconverge.core.needs import ORDER
 from orchconverge.core.projection import PHASES, Damage, Probes, Projection, exit_code, export, project
 from orchconverge.core.reducer import CASES, Fold
+from orchconverge.core.standing import unaccepted
 from orchconverge.core.views.status import line, verbose
 from orchconverge.core.views.text import cells
 from tests import stories, tellings
@@ -137,8 +140,21 @@ def test_unknown_is_a_phase_and_never_dead_or_done() -> None:
 
 
 def test_a_lost_tmux_session_is_said_with_what_restarts_it() -> None:
-    for there, said in ((True, ""), (False, " (not found, resume restarts it)"), (None, " (tmux gave no answer)")):
-        assert shown(tellings.running(), tmux={"auth": there}).basins[0].tmux_session == stories.SESSION + said
+    for there, lease, said in (
+        (True, True, ""),
+        (False, False, " (not found, resume restarts it)"),
+        (False, True, " (gone, its controller goes on: nothing to attach to)"),
+        (None, True, " (tmux gave no answer)"),
+    ):
+        basin = shown(tellings.running(), tmux={"auth": there}, leases={"auth": lease}).basins[0]
+        assert basin.tmux_session == stories.SESSION + said
+
+
+def test_there_is_something_to_attach_to_only_while_a_session_is_there() -> None:
+    line = {"auth": "tmux attach"}
+    assert "Attach: tmux attach" in verbose(shown(tellings.running(), attach=line))
+    for story, there in ((tellings.running(), False), (tellings.stopped(), True)):
+        assert "Attach:" not in verbose(shown(story, attach=line, tmux={"auth": there}))
 
 
 # --- what needs a person ---------------------------------------------------------------------------------------------
@@ -169,12 +185,69 @@ def test_needs_come_in_their_order_and_of_the_lock_only_its_head() -> None:
     assert tuple(need.kind for need in found) == ORDER
     told = {need.kind: need for need in found}
     assert told["lock"].sentence == "Decide auth.1 at the lock: 2 of 8 becomes 6 of 8"
-    assert told["lock"].command == "orchconverge lock"
+    assert told["lock"].command.startswith("git diff auth-branch...orchconverge/m-")
     assert told["lock"].since == story.now - timedelta(seconds=300)
     assert told["ledger"].sentence == "2 damaged of 90 lines, skipped"
     assert told["controller"].sentence == "The controller of gone has not been seen for 6m 00s"
     assert told["limit"].command == "orchconverge resume limit --max-attempts 2"
     assert told["question"].sentence == "Answer: Which account may tests charge?"
+
+
+def test_only_commands_that_exist_are_named() -> None:
+    from orchconverge.cli import COMMANDS
+
+    tellers = (
+        *(Story().declare, tellings.running, tellings.at_lock, tellings.limited, tellings.stalled, tellings.blocked),
+        *(tellings.stopped, tellings.killed, tellings.refused, tellings.finalizing, tellings.converged, everything),
+    )
+    for telling in tellers:
+        story = telling()
+        for name in story.state.basins:
+            for lease in (True, False):
+                leases = dict.fromkeys(story.state.basins, lease)
+                probes = Probes(leases=leases, ledger=Damage(lines=9, bad=1))
+                found = project(story.state, probes=probes, now=story.now, basin=name)
+                said = verbose(found) + "".join(f"\n{need.command}" for need in found.needs_you)
+                for word in re.findall(r"orchconverge (?:--)?([a-z]+)", said):
+                    assert word in COMMANDS, said
+
+
+def test_a_question_to_a_person_is_shown_whole_with_what_to_type() -> None:
+    story, asks = Story().declare().start().check(met=MET[:2]), "needs the key of the vault, " * 20 + "whose is it?"
+    for decision in ("IN_PROGRESS", "BLOCKED"):
+        story.attempt(met=MET[:2], result="verdict", text="a verdict", verdict=asks, decision=decision)
+    said = verbose(shown(story.stop("waiting", "a verdict")))
+    assert f"Waits For: you: {asks}" in said
+    assert ": orchconverge logs auth.2" in said
+    assert "  go on    orchconverge resume auth --max-attempts 12" in said
+
+
+def test_a_flagged_success_is_taken_or_mended() -> None:
+    names = [c.name for c in stories.AUTH]
+    story = Story().declare().start().check(met=MET[:2])
+    story.attempt(met=names, result="success", text="fixed all, flagged CI", decision="BLOCKED")
+    basin = shown(story.stop("waiting", "fixed all, flagged CI"))
+    assert basin.needs_you[0].sentence == "Take or mend auth: fixed all, flagged CI"
+    assert basin.needs_you[0].command == "orchconverge resume auth"
+    assert unaccepted(story.basin())
+    story.tell(e.BasinAmended(basin="auth", why="accepted: flagged CI"), writer="cli")
+    assert not unaccepted(story.basin())
+
+
+def test_what_was_refused_at_its_start_is_not_shown_first() -> None:
+    story = tellings.running().declare("senseless").start("senseless").stop("refused", "it holds", basin="senseless")
+    story.tell(e.BasinKilled(basin="senseless", reason="it holds"))
+    assert shown(story).shown == "auth"
+    alone = shown(tellings.refused())
+    assert alone.shown == "auth"
+    assert alone.basin().waits_for.what == "nothing, refused at the start: everything that is checked holds already"  # type: ignore[union-attr]
+
+
+def test_a_check_that_cannot_start_is_said_to() -> None:
+    story = Story().declare().start()
+    answers = [replace(x, met="error", exit=127) for x in story.answers("auth", (), "tip")]
+    story.tell(e.BasinChecked(basin="auth", head=stories.sha("tip"), tree=stories.sha("tipt"), results=tuple(answers)))
+    assert "  cannot run oauth" in verbose(shown(story))
 
 
 def test_sentences_fit_the_strip_whatever_the_names() -> None:
@@ -187,7 +260,7 @@ def test_sentences_fit_the_strip_whatever_the_names() -> None:
         story.stop(reason, "x" * 300, basin=name)
         for need in shown(story).needs_you:
             assert cells(need.sentence) <= 60
-            assert need.command.startswith("orchconverge ")
+            assert need.command.startswith(("orchconverge ", "git diff "))
             assert "…" not in need.command
 
 

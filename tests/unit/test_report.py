@@ -263,3 +263,32 @@ def test_only_plain_addresses_become_links() -> None:
     for url in ("javascript:alert(1)", "https://x/)](y", "https://u@x/", "https://x/ y", "http://x/?q=<b>"):
         assert "](" not in link(url, "#7").replace("`", "").split(" ")[0]
         assert link(url, "#7").startswith("#7 `")
+
+
+def test_conditions_are_not_gained_and_short_runs_have_no_rate() -> None:
+    criteria = (check("oauth"), Criterion(name="changed", kind="changed"))
+    story = Story().declare(criteria=criteria).start().check()
+    story.attempt(met=["oauth", "changed"], result="success", text="fixed oauth", decision="SUCCESS", seconds=30.0)
+    text = told(story)
+    assert re.search(r"^\| changed \| not met \| \*\*met\*\* \|  \|", text, re.MULTILINE)
+    assert "1 criterion gained in 1 attempt and 30s." in text
+    assert "an hour" not in text
+
+
+def test_what_was_learned_twice_is_told_once() -> None:
+    story = Story().declare().start().check().begin(minds=2).wait(60.0)
+    for branch in ("auth.1", "auth.2"):
+        story.ended(branch).candidate(branch, met=["oauth"], residue=["parsing belongs in one place"])
+    assert told(story.judge(met=["oauth"])).count("parsing belongs in one place") == 1
+
+
+def test_a_result_that_a_person_took_is_a_decision() -> None:
+    story = Story().declare().start().check().attempt(met=["oauth"]).stop("waiting")
+    story.tell(e.BasinAmended(basin="auth", why="accepted: flagged CI"), writer="cli")
+    assert "| taken as it is |  | person | accepted: flagged CI |" in told(story, facts=story.facts)
+
+
+def test_where_the_record_of_a_pull_request_lies_is_said() -> None:
+    story = Story().declare().start().check().attempt(met=["oauth"])
+    story.step("pushl", "the pull request record is pr/auth.json")
+    assert "`pr/auth.json` lies in the state directory" in told(story)

@@ -125,7 +125,7 @@ def test_tests_without_a_command_are_the_ones_that_were_found() -> None:
         ('command = "./check.sh"', 'command = "a\\u0000"', "NUL", ""),
         ('command = "./check.sh"', 'kind = "dcos"', "'docs'", ""),
         ('command = "./check.sh"', 'kind = "docs"', "names no paths", "add paths"),
-        ('command = "./check.sh"', 'kind = "judge"', "no text", "add text"),
+        ('command = "./check.sh"', 'kind = "judge"', "not in this version", "./check.sh"),
         ('command = "./check.sh"', 'kind = "changed"', "nothing can be gained", "add [[criteria]]"),
         ('command = "./check.sh"', 'kind = "review"', "nothing can be gained", "add [[criteria]]"),
         ('command = "./check.sh"', 'command = "x"\nstage = "chain"', "nothing can be gained", "add [[criteria]]"),

@@ -44,6 +44,7 @@ def _amended(fold: Fold, fact: e.BasinAmended) -> None:
         criteria=fact.criteria or basin.criteria,
         termination=fact.termination or basin.termination,
         budget=fact.budget or basin.budget,
+        amended=basin.attempts,
     )
 
 

@@ -160,7 +160,8 @@ def _run_started(fold: Fold, fact: e.RunStarted) -> None:
         started=fact.at,
         stop_requested=open_run.stop_requested if open_run is not None else False,
         cleanup=open_run.cleanup if open_run is not None else False,
-        active_started=max(fold.active(basin), fact.active or 0.0),
+        active_started=open_run.active_started if open_run is not None else max(fold.active(basin), fact.active or 0.0),
+        first=open_run.first if open_run is not None else basin.attempts + (basin.attempt is None),
         epoch=(basin.run.epoch if basin.run is not None else 0) + (open_run is None),
         fingerprint=fact.fingerprint,
     )
@@ -173,7 +174,8 @@ def _waiting(fold: Fold, fact: e.RunWaiting) -> None:
     if run.waiting is not None:
         refuse(f"{basin.id} waits already, for {run.waiting.reason}", "a run waits for one thing at a time")
     waiting = Waiting(reason=fact.reason, text=fact.text, until=fact.until, engine=fact.engine, at=fact.at)
-    fold.put(basin, fact, run=replace(run, waiting=waiting))
+    tampered = run.tampered or fact.reason == "tamper"
+    fold.put(basin, fact, run=replace(run, waiting=waiting, tampered=tampered))
 
 
 @on(e.RunWoke)

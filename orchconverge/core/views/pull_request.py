@@ -46,7 +46,8 @@ def body(basin: Basin, work: Work) -> str:
         lines.append(f"- and {len(work.changed) - 20} more")
     lines += ["", "Commits:", *(f"- {commit.sha[:10]} {_safe(commit.subject, 100)}" for commit in work.commits[:10])]
     if basin.residue:
-        lines += ["", "Learned:", *(f"- {_safe(item.text, 300)}" for item in basin.residue[-10:])]
+        learned = dict.fromkeys(_safe(item.text, 300) for item in basin.residue)
+        lines += ["", "Learned:", *(f"- {text}" for text in list(learned)[-10:])]
     return "\n".join([*lines, "", f"Attempts: {len(basin.history)}. Every criterion was run by orchconverge.", ""])
 
 

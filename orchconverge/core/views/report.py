@@ -109,7 +109,7 @@ def report(
         "\n".join(commands(written)),
         "## What this report rests on",
         f"{rests} mind's word. Minds had no sandbox{', and their permission checks were off' if skipped else ''}. "
-        f"Times are {now:UTC%z}, written {now:%Y-%m-%d %H:%M}.",
+        f"Times are {now:UTC%z}, written {now:%Y-%m-%d %H:%M}.{_recorded(basin)}",
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -140,7 +140,7 @@ def _summary(written: Written, decision: str) -> list[tuple[str, str]]:
     at = f" at {code(basin.tip.head[:7])}" if basin.tip is not None else ""
     share = f" ({100 * met // whole}%)" if whole else ""
     outcome = f"{decision}: {met} of {whole} required criteria met{share} on {written.code(basin.target)}{at}"
-    note = basin.note or (basin.run.stop_text if basin.run is not None else "")
+    note = basin.note or (basin.run.stop_text if basin.run is not None and decision != "SUCCESS" else "")
     rows = [
         ("**Outcome**", f"{outcome}. {written.prose(note)}" if note else outcome),
         ("**Attempts**", _attempted(basin, most.attempts)),
@@ -169,7 +169,7 @@ def _cost(basin: Basin) -> str:
     most, usage = limits(basin), basin.usage
     usd = "not reported" if usage.usd is None else f"${usage.usd:.2f}"
     usd += f" of ${most.usd:.2f}" if most.usd is not None else ""
-    return f"{usd}, {tokens(all_tokens(usage))} tokens".replace("$", "\\$")
+    return f"{usd}, {tokens(all_tokens(usage))} tokens"
 
 
 def _merged(written: Written) -> str:
@@ -223,6 +223,13 @@ def _needs(written: Written) -> str:
     return "; ".join(asks) or "nothing"
 
 
+def _recorded(basin: Basin) -> str:
+    """Where the record of a pull request lies, if a step names it: no path of this machine is in a report."""
+    name = f"pr/{basin.id}.json"
+    there = any(name in step.detail for step in basin.chain.done)
+    return f" `{name}` lies in the state directory, `orchconverge` in the repository's git directory." if there else ""
+
+
 # --- criteria --------------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +247,7 @@ def _criteria(written: Written) -> list[str]:
                 f"{name}{'' if criterion.required else ' (advisory)'}",
                 _MET[before.met if before is not None else None],
                 f"**{last}**" if last == "met" and criterion.required else last,
-                by.get(name) or first_met_by(written.state, basin, criterion) or "",
+                "" if criterion.condition else by.get(name) or first_met_by(written.state, basin, criterion) or "",
                 _asked(written, criterion),
                 _evidence(written, found),
             )

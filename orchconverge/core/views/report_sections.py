@@ -18,6 +18,8 @@ ROWS: Final = 200
 """Rows of a table; what is over is counted."""
 REASON: Final = 600
 """Cells of a reason. Reasons are shown as they were written; this only stops a mind from filling the page."""
+RATED: Final = 600.0
+"""Seconds of active time from which on a rate an hour says something."""
 _COMMANDS: Final = {"pushl": "`/pushl`", "reviewdeep": "`/reviewdeep`", "copilot": "`/copilot`", "report": "the report"}
 
 
@@ -53,9 +55,8 @@ def rate(basin: Basin) -> list[str]:
         return []
     gained, hours = scores[-1] - scores[0], basin.active / 3600
     said = f"{counted(gained, 'criterion', 'criteria')} gained in {counted(len(basin.history), 'attempt')}"
-    return [
-        f"{said} and {duration(basin.active)}" + (f": {gained / hours:.1f} an hour of active time." if hours else ".")
-    ]
+    speed = f": {gained / hours:.1f} an hour of active time." if basin.active >= RATED else "."
+    return [f"{said} and {duration(basin.active)}{speed}"]
 
 
 def attempts(written: Written) -> list[str]:
@@ -150,7 +151,8 @@ def _decision(written: Written, fact: e.AnyFact) -> Row | None:
         case e.BranchReconciled():
             return when, f"reconciled to {why(fact.to)}", fact.branch, "recovery", why(fact.observed)
         case e.BasinAmended():
-            return when, "target amended", "", "person", why(fact.why)
+            changed = fact.criteria or fact.termination or fact.budget
+            return when, "target amended" if changed else "taken as it is", "", "person", why(fact.why)
         case e.BasinKilled():
             return when, "kill", "", "", why(fact.reason)
         case e.RunStopRequested():
@@ -182,12 +184,13 @@ def learned(written: Written) -> list[str]:
     """Residue, what stood in the way, and the open questions."""
     basin = written.basin
     residue = []
-    for one in basin.residue[:ROWS]:
+    once = list({" ".join(one.text.split()): one for one in reversed(basin.residue)}.values())[::-1]
+    for one in once[:ROWS]:
         about = [*([one.criterion] if one.criterion else []), *one.paths[:5]]
         said = f" ({', '.join(written.code(a) for a in about)})" if about else ""
         residue.append(f"- {written.prose(one.text)}{said}")
     blocks = ["\n".join(residue) if residue else "No residue was kept."]
-    blocks += _left_out(len(basin.residue), "further piece of residue", "further pieces of residue")
+    blocks += _left_out(len(once), "further piece of residue", "further pieces of residue")
     obstacles = _obstacles(written)
     blocks += ["**What stood in the way**", "\n".join(obstacles)] if obstacles else []
     questions = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchconverge.core.needs import Need
 from orchconverge.core.shown import BasinShown, CriterionShown, Projection
 from orchconverge.core.standing import GROUPS, PHASES
 from orchconverge.core.views.text import age, cells, clean, clip, clock, counted, duration, to_ascii, tokens
@@ -11,7 +12,9 @@ from orchconverge.core.views.text import age, cells, clean, clip, clock, counted
 LINE: Final = 160
 """Cells of the goal and of the last result. The whole text is in `--json`."""
 _ASKED: Final = 60
-_MET: Final = {"yes": "met", "no": "unmet", "error": "error", "unstable": "unstable", None: "not run"}
+NAMED: Final = 5
+"""How many other basins are named."""
+_MET: Final = {"yes": "met", "no": "unmet", "error": "cannot run", "unstable": "unstable", None: "not run"}
 _KINDS: Final = {
     "tamper": "changed hooks or config",
     "ledger": "damaged ledger",
@@ -32,7 +35,7 @@ def nothing() -> str:
 
 
 def block(shown: Projection, *, ascii: bool = False) -> str:
-    """The seven lines, in the seed's order, without a newline at the end; below them how many other basins are open."""
+    """The seven lines, in the seed's order, without a newline at the end; below them other open basins, and damage."""
     basin = shown.basin()
     if basin is None:
         return nothing()
@@ -45,9 +48,7 @@ def block(shown: Projection, *, ascii: bool = False) -> str:
         f"Tmux Session: {basin.tmux_session}",
         f"Next Attempt: {basin.next_attempt}",
     ]
-    others = sum(one.group != "ended" for one in shown.basins if one.id != basin.id)
-    if others:
-        lines.append(f"{others} more: orchconverge watch")
+    lines += _others(shown, basin) + _damage(shown)
     text = "\n".join(lines)
     return to_ascii(text) if ascii else text
 
@@ -67,12 +68,13 @@ def verbose(shown: Projection, *, ascii: bool = False) -> str:
         *([f"Attempts: {basin.attempt.n} counted, {basin.uncharged} not charged"] if basin.uncharged else []),
         f"Budget: {_budget(basin)}",
         f"Limit First: {_limit(basin)}",
-        f"Admission: {_admission(basin)}",
+        *_admission(basin),
         f"Strategy: {_strategy(basin)}",
+        *_final(basin),
         f"Lock: {_lock(shown, basin)}",
         f"Minds: {basin.minds.running} running" + (f", {basin.minds.unknown} not known" if basin.minds.unknown else ""),
         f"Branches: {_branches(basin)}",
-        f"Frontier: {_frontier(basin)}",
+        *_frontier(basin),
         f"Residue: {len(basin.residue)} kept",
         f"Engine: {_engines(shown, basin)}",
         f"Controller: {_controller(shown, basin)}",
@@ -80,7 +82,7 @@ def verbose(shown: Projection, *, ascii: bool = False) -> str:
         + (", its permission checks are off" if basin.permissions == "skip" else ""),
         f"Target: {basin.target.ref}" + (f" at {basin.target.head:.7}" if basin.target.head else ", not checked yet"),
         f"Ledger: {_ledger(shown)}",
-        f"Attach: {basin.attach or 'nothing to attach to'}",
+        *([f"Attach: {basin.attach}"] if basin.attach is not None else []),
     ]
     text = f"{block(shown)}\n\n" + "\n".join(lines)
     return to_ascii(text) if ascii else text
@@ -108,12 +110,47 @@ def line(shown: Projection, *, ascii: bool = False) -> str:
     return " ".join(parts)
 
 
+def _others(shown: Projection, basin: BasinShown) -> list[str]:
+    others = [one.id for one in shown.basins if one.id != basin.id and one.group != "ended"]
+    if len(others) < 2:
+        return [f"1 more: orchconverge status {name}" for name in others]
+    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+    return [f"{len(others)} more: orchconverge status NAME, with {', '.join(others[:NAMED])}{more}"]
+
+
+def _damage(shown: Projection) -> list[str]:
+    ledger = shown.ledger
+    odd = ledger.bad + ledger.illegal
+    if not odd:
+        return []
+    said = "is damaged or against the rules" if odd == 1 else "are damaged or against the rules"
+    return [f"{odd} of {counted(ledger.lines, 'line')} {said}, and skipped. orchconverge ledger verify"]
+
+
 def _needs(shown: Projection) -> list[str]:
     if not shown.needs_you:
         return ["Needs You: nothing"]
     first, *others = shown.needs_you
-    lines = [f"Needs You: {first.sentence}: {first.command}"]
-    return lines + [f"  then     {need.sentence}: {need.command}" for need in others]
+    lines = [f"Needs You: {first.sentence}: {first.command}", *_go_on(shown, first)]
+    for need in others:
+        lines += [f"  then     {need.sentence}: {need.command}", *_go_on(shown, need)]
+    return lines
+
+
+def _go_on(shown: Projection, need: Need) -> list[str]:
+    """What a person types once it is seen to."""
+    basin = shown.basin(need.basin) if need.basin is not None else None
+    if basin is None or need.command.startswith("orchconverge resume"):
+        return []
+    if need.kind == "verdict":
+        most = basin.attempt.max
+        flag = f" --max-attempts {basin.attempt.n + most}" if most is not None else ""
+        return [f"  go on    orchconverge resume {basin.id}{flag}"]
+    if need.kind == "tamper":
+        return [f"  go on    orchconverge stop {basin.id}; orchconverge resume {basin.id}"]
+    if need.kind == "lock":
+        return [f"  go on    merge it into {basin.target.ref} yourself, then orchconverge resume {basin.id}"]
+    return []
 
 
 def _criteria(basin: BasinShown) -> list[str]:
@@ -135,7 +172,7 @@ def _criterion(criterion: CriterionShown, width: int) -> str:
         asked += f": {clip(found.tail, _ASKED)}"
     if criterion.stage == "chain":
         asked += " (final steps)"
-    return f"{_MET[criterion.met]:<8} {criterion.name:<{width}}  {end:<8} {took:<7} {asked}"
+    return f"{_MET[criterion.met]:<10} {criterion.name:<{width}}  {end:<8} {took:<7} {asked}"
 
 
 def _trend(basin: BasinShown) -> str:
@@ -171,20 +208,24 @@ def _limit(basin: BasinShown) -> str:
     return f"{first.kind}, {first.fraction:.0%} used"
 
 
-def _admission(basin: BasinShown) -> str:
+def _admission(basin: BasinShown) -> list[str]:
     if basin.work_convergence_action is None:
-        return basin.work_convergence_error or "nothing decided yet"
-    return (
-        f"{basin.work_convergence_action} "
+        return [f"Admission: {basin.work_convergence_error}"] if basin.work_convergence_error is not None else []
+    return [
+        f"Admission: {basin.work_convergence_action} "
         f"({basin.work_convergence_frontier or 'no frontier'}, {basin.work_convergence_state or 'pending'})"
-    )
+    ]
 
 
 def _strategy(basin: BasinShown) -> str:
     place = {"here": "in place", "fresh": "in worktrees", None: "not chosen"}[basin.place]
+    return place + (f", {clip(basin.strategy, 40)}" if basin.strategy else "")
+
+
+def _final(basin: BasinShown) -> list[str]:
+    """How far the final steps are; nothing while they have not begun."""
     done, whole = basin.final_steps
-    said = f", {clip(basin.strategy, 40)}" if basin.strategy else ""
-    return f"{place}{said}, step {done} of {whole}"
+    return [f"Final Steps: {done} of {whole} done"] if done else []
 
 
 def _lock(shown: Projection, basin: BasinShown) -> str:
@@ -195,7 +236,8 @@ def _lock(shown: Projection, basin: BasinShown) -> str:
     since = f", waits {age((shown.as_of - head.since).total_seconds())}" if head.since is not None else ""
     more = f", {len(waiting) - 1} more" if len(waiting) > 1 else ""
     flags = f", {counted(len(head.flags), 'flag')}" if head.flags else ""
-    return f"{head.branch} {head.met}/{basin.required}, adds {head.adds}, loses {head.loses}{flags}{since}{more}"
+    stands = f"{head.branch} {head.met}/{basin.required}, adds {head.adds}, loses {head.loses}{flags}{since}{more}"
+    return f"{stands}; this version has no command to admit it"
 
 
 def _branches(basin: BasinShown) -> str:
@@ -209,11 +251,9 @@ def _branches(basin: BasinShown) -> str:
     return said + (f", {open_ones} searching" if open_ones else "")
 
 
-def _frontier(basin: BasinShown) -> str:
-    if not basin.frontier:
-        return "0 open"
-    first = basin.frontier[0]
-    return f"{len(basin.frontier)} open ({clip(first.question, LINE)} from {first.origin})"
+def _frontier(basin: BasinShown) -> list[str]:
+    lines = [f"Frontier: {len(basin.frontier)} open"]
+    return [*lines, *(f"  {one.origin:<8} {one.question}" for one in basin.frontier)]
 
 
 def _engines(shown: Projection, basin: BasinShown) -> str:
