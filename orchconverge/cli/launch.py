@@ -35,8 +35,14 @@ def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool
         record = world.ledger.state.basins[declared.basin].run
         interrupted = world.wakeups.stopping() and record is not None and record.stopped == "stopped"
         return INTERRUPTED if interrupted else code_of(world.ledger.state, declared.basin)
-    name = _open_session(world, loaded, declared, flags)
-    _await_start(world, declared.basin)
+    from orchconverge.app import handover
+
+    try:
+        name = _open_session(world, loaded, declared, flags)
+        _await_start(world, declared.basin)
+    except BaseException:
+        handover.drop(loaded.places.state, declared.basin)  # it holds the environment, and nobody will read it now
+        raise
     print(block(world.ledger, loaded.places, world.leases, declared.basin))
     running = world.ledger.state.basins[declared.basin].running is not None
     print(f"\nAttach: {world.panes.attach_command(name)}" if running else "\nIt is over already: nothing to attach to.")
