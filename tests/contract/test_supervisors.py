@@ -993,7 +993,10 @@ def test_kill_leaves_nothing_that_has_the_cookie_of_the_run(
     supervisors.launch(prepare(supervisors, "minds/a.1", script))
     gate.wait()
     entry = f"{COOKIE}={supervisors.cookie('minds/a.1')}"
-    assert len(list(processes.carriers(entry))) >= 4
+    ends = time.monotonic() + 5
+    while len(list(processes.carriers(entry))) < 4 or not isinstance(supervisors.probe("minds/a.1"), Running):
+        assert time.monotonic() < ends  # what the shell put into its background is on its way, and the record too
+        time.sleep(0.01)
     other = f"{COOKIE}={supervisors.cookie('minds/a.2')}"
     with subprocess.Popen(["sleep", "60"], env=dict([other.split("=")])) as stranger:
         assert supervisors.kill("minds/a.1")
