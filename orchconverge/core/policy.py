@@ -219,7 +219,7 @@ def _next_attempt(basin: Basin, run: Run, now: Now) -> e.AttemptStarted:
     return e.AttemptStarted(
         basin=basin.id,
         attempt=basin.attempts + 1,
-        strategy="fresh context" if plan.fresh else "continue",
+        strategy=plan.strategy if plan.fresh else "continue",
         why=plan.why,
         engine=plan.engine,
         width=1,

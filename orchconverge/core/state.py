@@ -191,7 +191,6 @@ class Run(Record, frozen=True, kw_only=True):
     checked: bool = False
     waiting: Waiting | None = None
     stop_requested: bool = False
-    cleanup: bool = False
     stopped: StopReason | None = None
     stop_text: str = ""
     active_started: float = 0.0

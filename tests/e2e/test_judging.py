@@ -60,13 +60,19 @@ def test_a_file_that_a_person_saves_while_a_check_runs_decides_nothing(lab: Lab)
     assert lab.git("status", "--porcelain") == " M done.txt"
 
 
-@PLACES
-def test_a_push_that_was_stopped_is_made_after_the_resume(lab: Lab, place: str) -> None:
-    branch = placed(lab, place)
+def held_push(lab: Lab) -> tuple[Path, Path]:
+    """Make the remote hold every push: a file that is there once one began, and one that lets it go on."""
     begun, go = lab.root / "begun", lab.root / "go"
     hook = lab.remote / "hooks" / "pre-receive"
     hook.write_text(f"#!/bin/sh\ntouch {begun}\nuntil test -e {go}; do sleep 0.02; done\n")
     hook.chmod(0o755)
+    return begun, go
+
+
+@PLACES
+def test_a_push_that_was_stopped_is_made_after_the_resume(lab: Lab, place: str) -> None:
+    branch = placed(lab, place)
+    begun, go = held_push(lab)
     lab.play("goal", lab.script(mind(*meets("a"))), *met("a"))
     lab.until(begun.exists)
     lab.run("--stop", code=0)
@@ -80,10 +86,7 @@ def test_a_push_that_was_stopped_is_made_after_the_resume(lab: Lab, place: str) 
 
 def test_what_a_person_commits_before_a_resume_is_judged_before_it_counts(lab: Lab) -> None:
     branch = placed(lab, "here")
-    begun, go = lab.root / "begun", lab.root / "go"
-    hook = lab.remote / "hooks" / "pre-receive"
-    hook.write_text(f"#!/bin/sh\ntouch {begun}\nuntil test -e {go}; do sleep 0.02; done\n")
-    hook.chmod(0o755)
+    begun, go = held_push(lab)
     lab.play("goal", lab.script(mind(*meets("a"))), *met("a"))
     lab.until(begun.exists)
     lab.run("--stop", code=0)

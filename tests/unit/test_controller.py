@@ -98,7 +98,9 @@ def test_in_place_the_engines_context_is_continued_until_the_escalation() -> Non
 def test_the_last_rung_but_one_is_the_next_engine() -> None:
     chosen = settings("fresh", stallAfter=1, interval=0.0, engines=("sim", "other"))
     done = simulate(plain("fresh", minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
-    assert [fact.engine for fact in done.facts(AttemptStarted)] == ["sim", "sim", "other"]
+    started = done.facts(AttemptStarted)
+    assert [fact.engine for fact in started] == ["sim", "sim", "other"]
+    assert [fact.strategy for fact in started] == ["continue", "fresh context", "next engine"]
     assert stopped(done)[0] == "stalled"
 
 

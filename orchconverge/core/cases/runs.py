@@ -159,7 +159,6 @@ def _run_started(fold: Fold, fact: e.RunStarted) -> None:
         limits=fact.limits,
         started=fact.at,
         stop_requested=open_run.stop_requested if open_run is not None else False,
-        cleanup=open_run.cleanup if open_run is not None else False,
         active_started=open_run.active_started if open_run is not None else max(fold.active(basin), fact.active or 0.0),
         first=open_run.first if open_run is not None else basin.attempts + (basin.attempt is None),
         epoch=(basin.run.epoch if basin.run is not None else 0) + (open_run is None),
@@ -190,7 +189,7 @@ def _woke(fold: Fold, fact: e.RunWoke) -> None:
 @on(e.RunStopRequested)
 def _stop_requested(fold: Fold, fact: e.RunStopRequested) -> None:
     basin, run = fold.run(fact.basin)
-    fold.put(basin, fact, run=replace(run, stop_requested=True, cleanup=run.cleanup or fact.cleanup))
+    fold.put(basin, fact, run=replace(run, stop_requested=True))
 
 
 @on(e.RunStopped)
