@@ -129,9 +129,12 @@ class Controller:
         self.wake = self.world.clock.monotonic() + RETRY
 
     def _troubled(self, error: Failed | Refused | OSError) -> None:
-        """Git, tmux or the disk did not do what was asked: try again soon, and if that does not help, wait and say so."""
+        """Git, tmux or the disk did not do what was asked: try again soon, and if that does not help, wait and say so.
+
+        Until it helps no time counts: hours are the minds', not the machine's."""
         self.troubles += 1
         self.target = None
+        self.held = True
         why = str(error)
         self._again(why)
         if self.troubles >= TROUBLES_AT_MOST and self.basin.running is not None and self.record.waiting is None:

@@ -119,7 +119,7 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     if basin.chain.running is not None or basin.phase == "converged":
         return _finish(state, seen, now, basin, run, look)
     if look.ends and _over(basin, run):
-        return _leave(state, basin, look)
+        return _finish(state, seen, now, basin, run, look)
     target = seen.target
     if target is None:
         return [LookAtTarget()]

@@ -25,7 +25,7 @@ from orchconverge.core.standing import FOR_A_PERSON
 from orchconverge.core.state import Basin, State
 from orchconverge.core.target import Termination
 from orchconverge.core.values import Writer
-from orchconverge.errors import Failed, Illegal, NotDurable
+from orchconverge.errors import Failed, Illegal, NotDurable, Refused
 from tests.fakes.clock import Time, VirtualClock, VirtualWakeups
 from tests.fakes.faults import Crash, Faults, Guarded
 from tests.fakes.git import MemoryGit, Store
@@ -243,6 +243,10 @@ class Simulation:
             drive(world, BASIN, self.settings, self.limits, tmux="run-goal", socket="/virtual/tmux")
         except Crash:
             return False
+        except Refused:
+            self.reader.catch_up()  # killed between the look and the start
+            self.watch.demand(self.reader.state.basins[BASIN].phase == "killed", "a start was refused")
+            return True
         except (NotDurable, Failed) as error:
             self.watch.demand(self.watch.begun < self.drives, f"a controller that had begun was ended by: {error}")
             self.time.run(60.0)

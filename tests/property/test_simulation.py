@@ -56,6 +56,12 @@ def test_the_seeds_lead_everywhere() -> None:
         assert MET[f"RunWaiting {reason}"] > 2, reason
 
 
+@pytest.mark.parametrize("seed", [5987, 7467, 8950])
+def test_what_a_longer_search_found_stays_mended(seed: int) -> None:
+    """A chain that was over before its basin converged; hours that ran while the disk was full; a kill before the start."""
+    simulate(drawn(seed))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_seed_gives_the_same_ledger_byte_for_byte(seed: int) -> None:
     assert simulate(drawn(seed)).ledger == simulate(drawn(seed)).ledger
