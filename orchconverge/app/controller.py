@@ -131,7 +131,8 @@ class Controller:
     def _troubled(self, error: Failed | Refused | OSError) -> None:
         """Git, tmux or the disk did not do what was asked: try again soon, and if that does not help, wait and say so.
 
-        Until it helps no time counts: hours are the minds', not the machine's."""
+        Until it helps no time counts: hours are the minds', not the machine's.
+        """
         self.troubles += 1
         self.target = None
         self.held = True

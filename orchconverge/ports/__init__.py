@@ -1,0 +1,63 @@
+"""What the application asks of the outside, in our words. Each port has one real adapter and one fake."""
+
+from orchconverge.core.seen import (
+    Absent,
+    Answer,
+    Checkout,
+    Commit,
+    Ended,
+    Exit,
+    Health,
+    Lost,
+    Machine,
+    MindReport,
+    Outcome,
+    Probe,
+    Running,
+    Squash,
+    Starting,
+    Unknown,
+    Work,
+)
+from orchconverge.ports.git import Git
+from orchconverge.ports.machine import Clock, Host, Wakeups
+from orchconverge.ports.minds import Brief, Engine, Launch, Pane, Panes, SessionExists, Spec, Supervisors
+from orchconverge.ports.record import Exports, Journal, Lease, Leases, Ledger, Shelf
+
+__all__ = [
+    "Absent",
+    "Answer",
+    "Brief",
+    "Checkout",
+    "Clock",
+    "Commit",
+    "Ended",
+    "Engine",
+    "Exit",
+    "Exports",
+    "Git",
+    "Health",
+    "Host",
+    "Journal",
+    "Launch",
+    "Lease",
+    "Leases",
+    "Ledger",
+    "Lost",
+    "Machine",
+    "MindReport",
+    "Outcome",
+    "Pane",
+    "Panes",
+    "Probe",
+    "Running",
+    "SessionExists",
+    "Shelf",
+    "Spec",
+    "Squash",
+    "Starting",
+    "Supervisors",
+    "Unknown",
+    "Wakeups",
+    "Work",
+]
