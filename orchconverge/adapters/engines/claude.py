@@ -10,7 +10,9 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 
-from orchconverge.adapters.engines.reading import MOST_LISTED, amount, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.calls import Calls, Kind
+from orchconverge.adapters.engines.grant import CLAUDE_RULE, GIT
+from orchconverge.adapters.engines.reading import MOST_LISTED, Words, amount, count, lines, moment, part, record, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
 from orchconverge.errors import Refused
@@ -18,17 +20,30 @@ from orchconverge.ports import Brief, Launch
 
 PASS_THROUGH = ("ANTHROPIC_*", "CLAUDE_*")
 GRANTED = ("Read", "Glob", "Grep")
-GIT = ("status", "diff", "log", "show", "add", "commit", "rm", "mv")
 LINGER_SECONDS = 30.0
 """It has said its last word and does not leave: anthropics/claude-code#25629."""
 
-_TOOL = re.compile(r"(?:[A-Z]\w*|mcp__[\w-]+)(?:\(.*\))?", re.DOTALL)
 _LOST = re.compile(r"No conversation found|is already in use|Invalid session ID")
 _AUTH = re.compile(r"Invalid API key|Not logged in|run /login|login again|OAuth token|authentication_error")
 _LIMIT = re.compile(
     r"(?:usage|session|weekly|5-hour|rate) limit|hit your .{0,20}limit|\(429\)|Overloaded", re.IGNORECASE
 )
 _EPOCH = re.compile(r"limit reached\|(\d{9,13})\b")
+_REFUSED = re.compile(r"requires approval|haven't granted|hook error:|was denied|denied by|sensitive file")
+_TOOLS: Mapping[object, tuple[Kind, str]] = {
+    "Read": ("read", "file_path"),
+    "NotebookRead": ("read", "notebook_path"),
+    "Glob": ("search", "pattern"),
+    "Grep": ("search", "pattern"),
+    "LS": ("search", "path"),
+    "Write": ("write", "file_path"),
+    "Edit": ("write", "file_path"),
+    "MultiEdit": ("write", "file_path"),
+    "NotebookEdit": ("write", "notebook_path"),
+    "Bash": ("shell", "command"),
+    "WebFetch": ("other", "url"),
+    "WebSearch": ("other", "query"),
+}
 _AUTH_KINDS = {"authentication_failed", "billing_error", "oauth_org_not_allowed"}
 _LIMIT_KINDS = {"rate_limit", "overloaded"}
 
@@ -39,6 +54,7 @@ class Claude:
     name = "claude"
     variables: tuple[str, ...] = PASS_THROUGH
     contextual = True
+    commits = True
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -64,6 +80,8 @@ class Claude:
             argv += ["--resume" if brief.resume else "--session-id", brief.context]
         if brief.model:
             argv += ["--model", brief.model]
+        if brief.usd is not None and not brief.resume:  # of a resumed session the cap would count what was spent before
+            argv += ["--max-budget-usd", f"{brief.usd:.2f}"]
         return Launch(argv=tuple(argv), linger_seconds=LINGER_SECONDS)
 
     def read(self, log: bytes) -> Outcome:
@@ -73,23 +91,21 @@ class Claude:
         remembers the resumed session as the project's last one, of the session so far. The caller takes off what it
         already counted for the same ``context``.
         """
-        stream = _Stream()
+        stream, words = _Stream(), Words()
         for line in lines(log):
-            if line.startswith(b'{"type":"user"'):
-                continue  # what its tools returned: the bulk, and nothing that it says itself
             found = record(line)
             if found is None:
-                stream.plain(line)
+                words.hear(line)
             else:
                 stream.take(found)
-        return stream.outcome(self.name)
+        return stream.outcome(self.name, words)
 
 
 def granted(allow: Iterable[str]) -> list[str]:
     """Claude's names for the default grant and for ``allow``: tool rules of its own, or the beginnings of commands."""
     rules = [*GRANTED, *(f"Bash(git {verb}:*)" for verb in GIT)]
     for words in filter(None, map(str.strip, allow)):
-        rules.append(words if _TOOL.fullmatch(words) else f"Bash({words}:*)")
+        rules.append(words if CLAUDE_RULE.fullmatch(words) else f"Bash({words}:*)")
     return list(dict.fromkeys(rules))
 
 
@@ -98,24 +114,21 @@ class _Stream:
 
     def __init__(self) -> None:
         self.context = ""
+        self.model = ""
         self.said = ""
-        self.words: list[str] = []
+        self.calls = Calls()
         self.denied: list[str] = []
         self.trouble: tuple[str, object] = ("", None)
         self.reset: object = None
         self.result: dict[str, object] | None = None
         self.spent: dict[str, object] = {}
 
-    def plain(self, line: bytes) -> None:
-        """A line that is no JSON object: it has an error to tell, or is half of one."""
-        if not line.startswith(b"{"):
-            self.words = [*self.words, text(line.decode("utf-8", "replace"), most=500)][-10:]
-
     def take(self, found: dict[str, object]) -> None:
         """A JSON object."""
         kind, sub = found.get("type"), found.get("subtype")
         if kind == "system" and sub == "init":
             self.context = text(found.get("session_id"), most=200) or self.context
+            self.model = text(found.get("model"), most=200) or self.model
         elif kind == "system" and sub == "api_retry":
             self.trouble = (text(found.get("error")), found.get("error_status"))
         elif kind == "system" and sub == "permission_denied":
@@ -124,6 +137,8 @@ class _Stream:
             self.reset = part(found, "rate_limit_info", "resetsAt")
         elif kind == "assistant":
             self._assistant(found)
+        elif kind == "user":
+            self._returned(found)
         elif kind == "result":
             self.result = found
 
@@ -136,8 +151,22 @@ class _Stream:
         blocks = part(message, "content")
         for block in blocks if isinstance(blocks, list) else []:
             self.said = text(part(block, "text")) or self.said
+            if part(block, "type") == "tool_use":
+                name, given = part(block, "name"), part(block, "input")
+                of, key = _TOOLS.get(name, ("other", "")) if isinstance(name, str) else ("other", "")
+                self.calls.begin(part(block, "id"), of, part(given, key), tool=name)
 
-    def outcome(self, engine: str) -> Outcome:
+    def _returned(self, found: dict[str, object]) -> None:
+        """What its tools returned: the bulk of a log."""
+        blocks = part(found, "message", "content")
+        for block in blocks if isinstance(blocks, list) else []:
+            if part(block, "type") == "tool_result":
+                content, failed = part(block, "content"), part(block, "is_error") is True
+                said = content if isinstance(content, str) else ""
+                refused = failed and bool(_REFUSED.search(said[:2000]))
+                self.calls.end(part(block, "tool_use_id"), ok=not failed, refused=refused, detail=said)
+
+    def outcome(self, engine: str, words: Words) -> Outcome:
         """What it adds up to."""
         result = self.result or {}
         failed = result.get("is_error") is True or str(result.get("subtype", "")).startswith("error")
@@ -146,14 +175,14 @@ class _Stream:
         answer = text(result.get("result"))
         error = ""
         if self.result is None:
-            error = "\n".join(self.words) or "it ended without a result"
+            error = words.last or "it ended without a result"
         elif failed:
             error = "\n".join(filter(None, listed)) or answer or text(result.get("subtype")) or "it failed"
         kind, status = self.trouble if self.result is None or failed else ("", None)
         status = result.get("api_error_status") if failed and result.get("api_error_status") is not None else status
         limited = kind in _LIMIT_KINDS or status in (429, 529) or bool(failed and _LIMIT.search(error))
         auth = kind in _AUTH_KINDS or status in (401, 403) or bool(failed and _AUTH.search(error))
-        lost = bool(error) and bool(_LOST.search("\n".join([error, *self.words])))
+        lost = bool(error) and bool(_LOST.search("\n".join([error, *words.heard])))
         epoch = _EPOCH.search(error)
         until = moment(self.reset) or (moment(int(epoch[1])) if epoch else None)
         return Outcome(
@@ -165,6 +194,9 @@ class _Stream:
             error=error[:2000],
             summary=answer if answer and not failed else self.said if self.said != error else "",
             refused=self._refused(),
+            acts=self.calls.acts(),
+            stop=text(result.get("terminal_reason") or result.get("subtype"), most=100),
+            model=self.model,
         )
 
     def _usage(self) -> Usage | None:

@@ -21,6 +21,7 @@ class Command:
     name = "command"
     variables: tuple[str, ...] = PASS_THROUGH
     contextual = False
+    commits = True
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

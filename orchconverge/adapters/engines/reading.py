@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ import msgspec
 
 LONGEST_LINE_BYTES = 4 << 20
 LONGEST_TEXT = 2000
+LONGEST_WORD, MOST_WORDS = 500, 10
 MOST_LISTED = 20
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
@@ -88,3 +90,25 @@ def moment(value: object) -> datetime | None:
         return datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+class Words:
+    """The last lines that are no JSON object: they have an error to tell, or are half of one."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=MOST_WORDS)
+
+    def hear(self, line: bytes) -> None:
+        """A line; half an object is no word."""
+        if not line.startswith(b"{"):
+            self._lines.append(line[: 4 * LONGEST_WORD])
+
+    @property
+    def heard(self) -> list[str]:
+        """The lines, oldest first."""
+        return [text(line.decode("utf-8", "replace"), most=LONGEST_WORD) for line in self._lines]
+
+    @property
+    def last(self) -> str:
+        """All of them, one below the other."""
+        return text("\n".join(self.heard))

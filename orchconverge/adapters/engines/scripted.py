@@ -22,6 +22,8 @@ class Scripted:
     name = "scripted"
     variables: tuple[str, ...] = PASS_THROUGH
     contextual = False
+    commits = True
+    """What the newest script that was read says."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         del environ  # it needs none
@@ -56,6 +58,8 @@ class Scripted:
             found = record(line) or {}
             if found.get("type") == "usage":
                 usage = _sum(usage or Usage(), found)
+            elif found.get("type") == "commits":
+                self.commits = found.get("value") is not False
             elif found.get("type") == "ratelimit":
                 limit = Limit(engine=self.name, until=moment(part(found, "reset")))
             else:

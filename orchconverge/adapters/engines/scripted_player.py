@@ -2,7 +2,8 @@
 
     python -I -S scripted_player.py --script=FILE [--branch=B] [--attempt=N] [--approach=A]
 
-FILE is ``{"minds": [{"match": {"branch": …, "approach": …, "attempt": N or [N, …]}, "acts": [ACT, …]}, …]}``. The first
+FILE is ``{"minds": […], "commits": true}``. With false none of them can commit, as in a sandbox, which it says first. A
+mind is ``{"match": {"branch": …, "approach": …, "attempt": N or [N, …]}, "acts": [ACT, …]}``. The first
 mind whose ``match`` fits is played, and one without ``match`` fits always. An ACT is one of
 
     {"write": {"path": P, "text": T}}   a file, its folders made; paths stay inside the current directory
@@ -90,8 +91,8 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def load(path: str) -> list[dict[str, Any]]:
-    """The script's minds, every act of every one checked."""
+def load(path: str) -> tuple[list[dict[str, Any]], bool]:
+    """The script's minds, every act of every one checked, and whether they can commit."""
     try:
         script = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -110,7 +111,9 @@ def load(path: str) -> list[dict[str, Any]]:
             check(known, f"mind {number} has an act that is none of {', '.join(SHAPES)}: {json.dumps(act)[:200]}")
             name, value = next(iter(act.items()))
             check(SHAPES[name](value), f"mind {number} has a malformed {name}: {json.dumps(value)[:200]}")
-    return minds
+    commits = script.get("commits", True)
+    check(isinstance(commits, bool), "commits is true or false")
+    return minds, commits
 
 
 def fits(match: dict[str, Any], told: dict[str, str]) -> bool:
@@ -222,11 +225,17 @@ def play(argv: list[str]) -> None:
     """Find the mind that fits and do what it does."""
     told = dict(word.partition("=")[::2] for word in argv)
     check(set(told) <= set(TOLD) and "--script" in told, f"it is started with {', '.join(f'{t}=' for t in TOLD)}")
-    mind = next((mind for mind in load(told["--script"]) if fits(mind["match"], told)), None)
+    minds, commits = load(told["--script"])
+    mind = next((mind for mind in minds if fits(mind["match"], told)), None)
     if mind is None:
         raise Stop(UNPLAYABLE, f"bad script: no mind of {told.pop('--script')} fits {json.dumps(told)}")
+    if not commits:
+        say(json.dumps({"type": "commits", "value": False}))
     for act in mind["acts"]:
         for name, value in act.items():
+            if name == "commit" and not commits:
+                say("fatal: Unable to create index.lock: Read-only file system")
+                continue
             try:
                 ACTS[name](value)
             except (OSError, ValueError) as error:
