@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
     from orchconverge.core.values import Settings
+    from orchconverge.ports.remains import Refs, Remains
 
 OURSELVES = (sys.executable, "-P", "-m", "orchconverge")
 """How we start ourselves: without ``-P`` a checkout's own `click.py`, which a mind may have written, would be imported."""
@@ -128,6 +129,16 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
     finally:
         ledger.close()
         journal.close()
+
+
+def remains(world: World, places: whereabouts.Places) -> tuple[Remains, Refs]:
+    """What runs left behind: their folders and outputs, and their refs."""
+    from orchconverge.adapters.git import Repository
+    from orchconverge.adapters.git_refs import LeftRefs
+    from orchconverge.adapters.remains import FileRemains
+
+    assert isinstance(world.git, Repository)
+    return FileRemains(runs=places.minds, evidence=places.state / "evidence"), LeftRefs(world.git.run)
 
 
 def driving(world: World, basin: str, settings: Settings) -> World:

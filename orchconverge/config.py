@@ -141,6 +141,20 @@ class Config(BaseSettings):
         description="Engines in order, `NAME[:MODEL][,NAME...]`. Empty: the first one found on this machine.",
     )
     minds: Count = Field(default=1, ge=1, le=1000, description="Minds of an attempt.")
+    max_minds: Count = Field(
+        default=8, ge=1, le=1000, description="Minds that may run at once, in all goals of the repository."
+    )
+    widen: str = Field(
+        default="stall",
+        pattern=r"^(stall|f4|[1-9][0-9]{0,2})$",
+        description="When attempts get more minds: `stall`, `f4` (by failures of the most stubborn criterion), or always N.",
+    )
+    harvest_tries: Count = Field(
+        default=12, ge=0, le=1000, description="Parts of other minds that are tried after each attempt."
+    )
+    harvest_minutes: Amount = Field(
+        default=10.0, ge=0, le=100_000, description="Minutes that trying parts may take after each attempt."
+    )
     attempt_minutes: Amount = Field(default=60.0, gt=0, le=100_000, description="Deadline of one mind, in minutes.")
     allow: Lines = Field(default=(), description="Shell commands that minds may run beyond git and the criteria's own.")
     permissions: Literal["default", "skip"] = Field(

@@ -216,6 +216,7 @@ class Log:
 
 _HOSTILE = [(0, 0x20), (0x7F, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x180E, 0x180F), (0x200B, 0x2010), (0x2028, 0x202F)]
 _HOSTILE += [(0x2060, 0x2070), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC), (0xE0000, 0xE0080)]
+_WORDS = ("subtype", "result", "text", "content", "message", "command", "tool_name", "tool", "name")  # for people
 _CLEAN = {code: " " if chr(code) in "\t\r\n" else "\ufffd" for first, end in _HOSTILE for code in range(first, end)}
 
 
@@ -225,15 +226,15 @@ def clean(text: str, limit: int = 200) -> str:
 
 
 def render(line: bytes) -> list[str]:
-    """Turn a line of output into what a person reads. Cleaned after JSON is decoded: it can hide escapes."""
+    """Turn a line of output into what a person reads, if anything. Cleaned after JSON is decoded: it can hide escapes."""
     said = [line[:800].decode(*TEXT)]
     with suppress(ValueError, RecursionError, TypeError, KeyError, AttributeError):
         message = json.loads(line if line.startswith(b"{") else "")
-        said = [" ".join(["·", *(str(message[key]) for key in ("type", "subtype", "result") if key in message)])]
-        parts = message["message"]["content"]
-        words = [f"» {part['text']}" for part in parts if part["type"] == "text"]
-        calls = [f"→ {part['name']} {json.dumps(part['input'])}" for part in parts if part["type"] == "tool_use"]
-        said = words + calls or said
+        places = [one for one in (message, *map(message.get, ("item", "part", "error"))) if isinstance(one, dict)]
+        words = " ".join(one[key] for one in places for key in _WORDS if isinstance(one.get(key), str)).strip()
+        said = [f"· {message['type']} {words}".rstrip()] if words or " " in message.get("type", "") else []
+        parts = [part for part in message["message"]["content"] if part["type"] in ("text", "tool_use")]
+        said = [f"» {p['text']}" if "text" in p else f"→ {p['name']} {json.dumps(p['input'])}" for p in parts] or said
     return [clean(text) for text in said]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import time
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchconverge.core.values import Process
+
+_SUPERVISOR = re.compile(rb"/orchconverge/pane\.py\0[^\0]*/([a-z]+)/[^/\0]+/spec\.json\0*\Z")
+"""How the command line of a supervisor ends, with the kind of what it runs."""
 
 
 class Swept(NamedTuple):
@@ -76,14 +80,18 @@ def send(process: Process, number: int) -> bool:
 
 def was_given(variable: str) -> bool:
     """Whether this process, or one of its living ancestors, was started with ``variable`` in its environment."""
-    mark, pid = f"{variable}=".encode(), os.getpid()
-    while pid > 1:
-        with contextlib.suppress(OSError):  # another user's
-            if any(entry.startswith(mark) for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
-                return True
-        fields = _stat(pid)
-        pid = int(fields[1]) if fields is not None else 0
-    return False
+    mark = f"{variable}=".encode()
+    return any(entry.startswith(mark) for pid in _upwards() for entry in _said(pid, "environ"))
+
+
+def supervised_as() -> frozenset[str]:
+    """The kinds of our supervisors above this process (`minds`, `checks` ...), by their command lines.
+
+    They take in what lost its parent, with whatever environment it was started: see `pane.py`.
+    """
+    lines = (_said(pid, "cmdline") for pid in _upwards())
+    found = (_SUPERVISOR.search(b"\0".join(line)) for line in lines)
+    return frozenset(os.fsdecode(one[1]) for one in found if one is not None)
 
 
 def wait_for(handles: Sequence[int], *, seconds: float) -> None:
@@ -117,6 +125,23 @@ def sweep(entry: str, *, seconds: float) -> Swept:
         left = tuple(carriers(entry))
         if not left or time.monotonic() >= until:
             return Swept(killed, left)
+
+
+def _upwards() -> Iterator[int]:
+    """The pids of this process and of its living ancestors, but that of the first of all."""
+    pid = os.getpid()
+    while pid > 1:
+        yield pid
+        fields = _stat(pid)
+        pid = int(fields[1]) if fields is not None else 0
+
+
+def _said(pid: int, file: str) -> list[bytes]:
+    """The entries of `environ` or `cmdline` of a process; none of one that is gone or another user's."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _stat(pid: int) -> list[bytes] | None:

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Self
 
+from orchconverge.adapters.git_behalf import Behalf
+from orchconverge.adapters.git_compare import Comparison
+from orchconverge.adapters.git_grafts import Grafting
 from orchconverge.adapters.git_history import History
 from orchconverge.adapters.git_include import include
+from orchconverge.adapters.git_modules import fill
 from orchconverge.adapters.git_process import FULL_ID, SLOW_SECONDS, Result, branch_ref, full_id, run_git
 from orchconverge.adapters.git_remotes import Remotes
 from orchconverge.adapters.git_tamper import fingerprint
@@ -19,7 +23,7 @@ from orchconverge.adapters.git_trees import Trees
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
 from orchconverge.files import write_inside
-from orchconverge.ports import Checkout, Squash, Work
+from orchconverge.ports import Checkout, Work
 
 TRIES = 5
 """How often a commit by plumbing is made anew because the branch moved under it."""
@@ -36,8 +40,15 @@ class Repository:
         self.common_dir = common_dir
         self._trees = Trees(self.run, root=root, common_dir=common_dir, ours=trees)
         self._identity: dict[str, str] | None = None
+        self._tree_ids: dict[Sha, Sha] = {}
         self._remotes = Remotes(self.run, self.resolve)
         self._history = History(self.run)
+        grafting = Grafting(self.run, add=self.add_worktree, remove=self._trees.remove, who=self._who)
+        self.squash, self.patch = grafting.squash, grafting.patch
+        self.landed, self.changed = grafting.landed, grafting.changed
+        behalf = Behalf(self.run, stands=self.checkout, who=self._who)
+        self.commit_all, self.author = behalf.commit_all, behalf.author
+        self.compare = Comparison(self.run, common_dir)
 
     @classmethod
     def open(cls, cwd: Path, *, trees: Path) -> Self:
@@ -98,8 +109,11 @@ class Repository:
         return None if found is None else Sha(found.split(b" ")[0].decode())
 
     def tree_of(self, commit: Sha) -> Sha:
-        """The tree of a commit."""
-        return Sha(self.run(["rev-parse", "--verify", "--end-of-options", f"{full_id(commit)}^{{tree}}"]).text)
+        """The tree of a commit. It never changes, and is asked for once."""
+        if commit not in self._tree_ids:
+            asked = ["rev-parse", "--verify", "--end-of-options", f"{full_id(commit)}^{{tree}}"]
+            self._tree_ids[commit] = Sha(self.run(asked).text)
+        return self._tree_ids[commit]
 
     def checkout(self, path: Path) -> Checkout:
         """How the working tree at ``path`` stands; ``untracked`` ends in ``/`` where another repository begins."""
@@ -148,11 +162,6 @@ class Repository:
         """What was put onto ``branch`` after it stood at ``since``, by the reflog, under another action than ``marker``."""
         return self._history.unmarked(branch_ref(branch), marker, since=since)
 
-    def find_graft(self, branch: str, head: Sha) -> Sha | None:
-        """The newest commit on ``branch`` whose trailer ``Orchconverge-Head`` is exactly ``head``."""
-        tip = self.resolve(branch_ref(branch))
-        return None if tip is None else self._history.with_trailer(tip, "Orchconverge-Head", head)
-
     def merges(self, base: Sha, head: Sha) -> bool | None:
         """Whether the two merge without conflict; ``None`` if it cannot be told (an old git, no common history)."""
         asked = ["merge-tree", "--write-tree", "--no-messages", "--end-of-options", full_id(base), full_id(head)]
@@ -198,7 +207,7 @@ class Repository:
         created = branch is not None and self._create(branch, at)
         try:
             self._trees.add(path, branch=branch, at=at)
-        except Failed as failure:
+        except (Failed, Refused, OSError) as failure:
             if branch and created:
                 self.run(["update-ref", "-d", "--end-of-options", branch_ref(branch), at], check=False)
             elsewhere = self.checked_out_at(branch) if branch and not created else None
@@ -223,6 +232,12 @@ class Repository:
     def include(self, path: Path) -> tuple[str, ...]:
         """Copy what `.worktreeinclude` names into a tree of ours; returns the paths."""
         return include(self.run, self.root, path)
+
+    def fill(self, path: Path) -> tuple[str, ...]:
+        """Fill the submodules of a tree of ours from what is here; returns why others stay empty. Raises `Refused`."""
+        tree = self._trees.place(path)
+        git_dir = self._trees.git_dir(tree)
+        return tuple(fill(self.run, tree=tree, git_dir=git_dir, place=self.root, store=self.common_dir))
 
     def keep(self, name: str, commit: Sha) -> None:
         """Point ``refs/orchconverge/keep/<name>`` at a commit, so that it is never pruned."""
@@ -262,20 +277,9 @@ class Repository:
         self.run([*fixed, *args], cwd=path, stdin=text, env=self._who(), deadline_seconds=SLOW_SECONDS)
         return Sha(self.run(["rev-parse", "--verify", "HEAD^{commit}"], cwd=path).text)
 
-    def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
-        """In a throwaway worktree at ``path`` on ``tip``: `git merge --squash head`; on success it holds that tree."""
-        self._trees.remove(path)
-        self.add_worktree(path, branch=None, at=tip)
-        merge = ["merge", "--squash", "--quiet", "--no-stat", "--end-of-options", full_id(head)]
-        merged = self.run(merge, cwd=path, env=self._who(), check=False, deadline_seconds=SLOW_SECONDS)
-        # Never by the exit code alone: a conflict leaves no MERGE_HEAD, and a later commit would take the markers along.
-        unmerged = os.fsdecode(self.run(["ls-files", "--unmerged", "-z"], cwd=path).out).split("\0")[:-1]
-        conflicts = sorted({entry.partition("\t")[2] for entry in unmerged})
-        if conflicts:
-            return Squash(tree=None, conflicts=tuple(conflicts))
-        if merged.code:
-            raise merged.failure("merge --squash")
-        return Squash(tree=Sha(self.run(["write-tree"], cwd=path).text))
+    def offer(self, basin: str, commit: Sha) -> None:
+        """Point ``refs/orchconverge/proposal/<basin>`` at a commit."""
+        self.run(["update-ref", "--end-of-options", f"refs/orchconverge/proposal/{basin}", full_id(commit)])
 
     def commit_tree(self, tree: Sha, *, parent: Sha, message: str) -> Sha:
         """A commit object of exactly ``tree``; no ref moves."""

@@ -68,16 +68,6 @@ class History:
                     removed[path] = int(lost)
         return tuple(changed), removed, tuple(executable), tuple(linked)
 
-    def with_trailer(self, tip: Sha, key: str, value: str) -> Sha | None:
-        """The newest commit reachable from ``tip`` with a trailer ``key`` that is exactly ``value``."""
-        trailer = f"%H%x00%(trailers:key={key},valueonly,unfold)"
-        asked = ["log", "-z", "--fixed-strings", f"--grep={key}: {value}", f"--format=tformat:{trailer}"]
-        fields = self._run([*asked, "--end-of-options", full_id(tip)], deadline_seconds=SLOW_SECONDS).out.split(b"\0")
-        for sha, values in zip(*[iter(fields)] * 2, strict=False):
-            if value in [line.strip() for line in values.decode("utf-8", "replace").splitlines()]:
-                return Sha(sha.decode())
-        return None
-
     def unmarked(self, ref: str, marker: str, *, since: Sha) -> frozenset[Sha]:
         """Ids that the reflog of ``ref`` took after it stood at ``since``, by another action than ``marker``."""
         told = self._run(["reflog", "show", "-z", "--format=tformat:%H%x00%gs", "--end-of-options", ref], check=False)

@@ -191,6 +191,7 @@ class Trees:
         for name, place in {**{link: path / link for link in links}, **modules}.items():
             if place.is_dir() and (place in stored or os.path.lexists(place / ".git")):
                 asked = ["rev-list", "--max-count=1", "HEAD", "--branches", "--glob=refs/stash*", "--not", "--remotes"]
+                asked.append("--glob=refs/orchconverge")  # what it was filled with is the caller's
                 told = self._run(asked, cwd=place, env={"GIT_NO_LAZY_FETCH": "1"}, check=False)
                 if name in changed or told.code or told.out:
                     yield name

@@ -47,6 +47,8 @@ class SystemWakeups:
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._scheduler = BackgroundScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
         self._before: list[tuple[signal.Signals, object]] = []
+        self._known = self._size()
+        """The ledger's size when the last wait ended: what came since was perhaps not read before the next one."""
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if self._told is not None else ():
@@ -104,11 +106,11 @@ class SystemWakeups:
             self._scheduler.add_job(
                 self._ring, "date", run_date=datetime.now(UTC) + ahead, id=DUE, replace_existing=True
             )
-        size = self._size()
         while not poll.poll((UNWATCHED_POLL if unwatched else LEDGER_POLL) * 1000):
             late = until is not None and time.monotonic() >= until
-            if late or unwatched or self._size() != size:
+            if late or unwatched or self._size() != self._known:
                 break
+        self._known = self._size()
         with contextlib.suppress(BlockingIOError):
             os.read(self._pipe[0], 4096)
 

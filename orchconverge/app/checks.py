@@ -29,9 +29,11 @@ UNSURE_AT_MOST = 3
 class Checks:
     """The checks of one run: those that are awaited, and the answers so far."""
 
-    def __init__(self, world: World, trees: Trees) -> None:
+    def __init__(self, world: World, trees: Trees, *, anew: str = "") -> None:
         self.world = world
         self.trees = trees
+        self.anew = anew
+        """What makes its checks others than those of the run before: they are run again, not found."""
         self.answers: dict[Key, Evidence] = {}
         self.awaited: dict[Key, tuple[str, Sha]] = {}
         self.spoiled: set[Sha] = set()
@@ -40,6 +42,8 @@ class Checks:
         self.ending: list[str] = []
         self.swept: set[str] = set()
         self.unsure: dict[str, int] = {}
+        self.own: set[str] = set()
+        """What was asked here, by supervised name."""
 
     def ask(self, basin: Basin, run: Run, key: Key, commit: Sha) -> bool:
         """Start a check, or find it running or ended. True if it is answered already."""
@@ -53,8 +57,10 @@ class Checks:
         if criterion.kind in FROM_GIT:
             self.answers[key] = self._from_git(basin, run, criterion, key, commit)
             return True
-        name = check_name(basin.id, run.epoch, basin.attempts, criterion.command, key.tree, key.place, key.tries)
+        command, anew = criterion.command, self.anew
+        name = check_name(basin.id, run.epoch, basin.attempts, command, key.tree, key.place, key.tries, anew=anew)
         self.awaited[key] = (name, commit)
+        self.own.add(name)
         try:
             return self._advance(basin, run, criterion, key, name, commit)
         except SetupFailed as failure:
@@ -111,6 +117,7 @@ class Checks:
             cwd, awaited = self.trees.for_tree(key.tree, commit, setup=run.settings.setup)
         if awaited:
             self.awaited[key] = (awaited, commit)
+            self.own.add(awaited)
             return False
         folder = supervisors.folder(name)
         env = allowed(self.world.host.environment(), also=self.world.allowed)
@@ -219,6 +226,8 @@ class Checks:
                 self.swept.add(name)
 
     def _all(self) -> list[str]:
+        if self.anew:  # of a person at the lock: a controller's own checks go on
+            return sorted(self.own)
         found = self.world.supervisors.found
         return [*found(f"checks/{self.trees.basin}."), *found(f"setups/{self.trees.basin}.")]
 
@@ -227,4 +236,5 @@ class Checks:
         probe = self.world.supervisors.probe(name)
         if isinstance(probe, Unknown):
             self.unsure[name] = self.unsure.get(name, 0) + 1
-        return isinstance(probe, Running | Starting) or self.unsure.get(name, UNSURE_AT_MOST) < UNSURE_AT_MOST
+            return self.unsure[name] < UNSURE_AT_MOST
+        return isinstance(probe, Running | Starting)

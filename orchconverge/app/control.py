@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchconverge.app import handover
-from orchconverge.app.controller import close_session
+from orchconverge.app.minds import close_session
 from orchconverge.app.start import until
-from orchconverge.app.trees import Trees
+from orchconverge.app.trees import AT_LOCK, Trees
 from orchconverge.app.world import World, mind_name
 from orchconverge.core.events import AnyFact, BranchEnded, BranchSearching, RunStopped, RunStopRequested
 from orchconverge.core.seen import Ended, Lost, Running, Starting
@@ -18,6 +19,8 @@ from orchconverge.core.values import ControllerId, Process, Writer
 from orchconverge.errors import Failed, Illegal, Refused
 
 KINDS = ("minds", "checks", "setups", "steps")
+GATES = ("gates", "gatesetups")
+"""What a person's command runs at the lock."""
 GRACEFUL = 6.0
 AFTER_TERM = 1.0
 AFTER_KILL = 2.0
@@ -72,10 +75,22 @@ def stop(world: World, basin: Basin, *, cleanup: bool) -> str:
         world.leases.held(f"lease/{basin.id}") is not False
     ):  # one that is just ending or beginning, or nobody can tell
         until(world, lambda: world.leases.held(f"lease/{basin.id}") is False, seconds=GRACEFUL)
-    _end_processes(world, basin.id)
-    if cleanup:
-        said += f"; {_clean(world, basin.id)}"
+    with _lock_empty(world, basin) as empty:
+        end_processes(world, supervised(world, basin.id, KINDS + GATES if empty else KINDS))
+        if cleanup:
+            said += f"; {_clean(world, basin.id, lock=empty)}"
     return said
+
+
+@contextmanager
+def _lock_empty(world: World, basin: Basin) -> Iterator[bool]:
+    """Whether nobody is at the lock: then what runs there is of a command that was killed, and nobody comes meanwhile."""
+    lease = world.leases.take(f"graft/{basin.target}")
+    try:
+        yield lease is not None
+    finally:
+        if lease is not None:
+            lease.release()
 
 
 def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
@@ -97,7 +112,7 @@ def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
         _signal(world, driver(), signal.SIGTERM)
         if not until(world, lambda: over() and gone(), seconds=GRACEFUL):
             how = "did not stop by itself and was ended"
-            _end_processes(world, name)
+            end_processes(world, supervised(world, name))
             if not until(world, lambda: over() and gone(), seconds=AFTER_TERM):
                 _signal(world, driver(), signal.SIGKILL)
                 if not until(world, gone, seconds=AFTER_KILL):
@@ -128,14 +143,14 @@ def _signal(world: World, controller: ControllerId, number: int) -> bool:
     return world.host.signal(Process(boot=controller.boot, pid=controller.pid, start=controller.start), number)
 
 
-def supervised(world: World, name: str) -> list[str]:
+def supervised(world: World, name: str, kinds: Sequence[str] = KINDS) -> list[str]:
     """All supervised names of a basin, those that were prepared and never begun included."""
-    return [found for kind in KINDS for found in world.supervisors.found(f"{kind}/{name}.")]
+    return [found for kind in kinds for found in world.supervisors.found(f"{kind}/{name}.")]
 
 
-def _end_processes(world: World, name: str) -> None:
-    """End every supervised tree of a basin: TERM by its supervisor, then KILL. What was not begun is withdrawn."""
-    names, stop, probe = supervised(world, name), world.supervisors.stop, world.supervisors.probe
+def end_processes(world: World, names: Sequence[str]) -> None:
+    """End supervised trees: TERM by their supervisors, then KILL. What was not begun is withdrawn."""
+    stop, probe = world.supervisors.stop, world.supervisors.probe
     asked = {one: stop(one) for one in names}
     left = [one for one in names if not asked[one] or isinstance(probe(one), Running | Starting)]
 
@@ -157,7 +172,7 @@ def _record_the_end(world: World, name: str, over: Callable[[], bool]) -> None:
     if lease is None:
         raise Failed(f"another controller takes {name} over", hint=f"orchconverge stop {name} once more")
     try:
-        _end_processes(world, name)
+        end_processes(world, supervised(world, name))
         world.ledger.catch_up()
         attempt = world.ledger.state.basins[name].attempt
         for branch in [world.ledger.state.branches[b] for b in attempt.branches] if attempt is not None else []:
@@ -166,15 +181,17 @@ def _record_the_end(world: World, name: str, over: Callable[[], bool]) -> None:
                 process = probe.process or Process(boot="", pid=0, start=0)
                 fact = BranchSearching(basin=name, branch=branch.id, session="", process=process)
                 _record(world, fact, unless=over)
-            if world.ledger.state.branches[branch.id].phase is Phase.SEARCHING:
-                _record(world, _end_of(world, branch, probe), unless=over)
+            now = world.ledger.state.branches[branch.id]
+            if now.may_run and now.phase is not Phase.SPAWNED:
+                _record(world, end_of(world, branch, probe), unless=over)
         stopped = RunStopped(basin=name, reason="stopped", text="recorded after its controller")
         _record(world, stopped, unless=over)
     finally:
         lease.release()
 
 
-def _end_of(world: World, branch: Branch, probe: object) -> BranchEnded:
+def end_of(world: World, branch: Branch, probe: object) -> BranchEnded:
+    """The end of a mind as its supervisor left it, for a branch that no controller follows any more."""
     head = world.git.resolve(f"refs/heads/{branch.git_branch}") or branch.base
     found = probe.exit if isinstance(probe, Ended) else None
     return BranchEnded(
@@ -188,12 +205,13 @@ def _end_of(world: World, branch: Branch, probe: object) -> BranchEnded:
     )
 
 
-def _clean(world: World, name: str) -> str:
+def _clean(world: World, name: str, *, lock: bool) -> str:
     """Remove sessions and worktrees of ours, after everything in them is on a ref, and what holds an environment.
 
-    State, logs and commits stay.
+    State, logs and commits stay; so do the trees at the lock, unless that is asked for.
     """
     sessions, trees = 0, Trees(world, name)
+    throwaway = [trees, Trees(world, name, own=AT_LOCK)] if lock else [trees]
     state = world.ledger.state
     run = state.basins[name].run
     for session in {b.session for b in state.branches_of(name)} | ({run.controller.tmux} if run is not None else set()):
@@ -201,24 +219,13 @@ def _clean(world: World, name: str) -> str:
             close_session(world, session)
             sessions += 1
     minds = [b for b in state.branches_of(name) if b.place == "fresh" and Path(b.worktree).is_dir()]
-    kept = [Path(b.worktree) for b in minds if not (_snapshot(world, b) and trees.remove_mind(b))]
-    checked = trees.checked()
-    trees.remove_checked()
-    kept += trees.checked()
+    kept = [Path(b.worktree) for b in minds if not trees.remove_mind(b)]
+    checked = [path for each in throwaway for path in each.checked()]
+    for each in throwaway:
+        each.remove_checked()
+        kept += each.checked()
     handover.drop(world.state, name)
     said = f"{sessions} sessions and {len(minds) + len(checked) - len(kept)} worktrees removed"
     if kept:
         said += f"; not removed, `orchconverge logs` says why: {', '.join(map(str, kept))}"
     return f"{said}; state, logs and commits are kept"
-
-
-def _snapshot(world: World, branch: Branch) -> bool:
-    """Put what a mind left uncommitted onto a keep-ref. False if that cannot be done; a half removed tree has nothing."""
-    path = Path(branch.worktree)
-    try:
-        if (path / ".git").exists():
-            world.git.snapshot(path, f"{branch.id}-leftovers")
-    except (Failed, Refused) as error:
-        world.journal.say(f"kept {path}: {error.message}")
-        return False
-    return True

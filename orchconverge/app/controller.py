@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from orchconverge.app.active import ActiveTime
-from orchconverge.app.checks import Checks
-from orchconverge.app.grafts import Grafts
-from orchconverge.app.minds import Minds
+from orchconverge.app.asked import Asked
+from orchconverge.app.minds import Minds, close_session
+from orchconverge.app.recovery import differences
+from orchconverge.app.said import measured, told
 from orchconverge.app.steps import Steps
-from orchconverge.app.trees import Trees
+from orchconverge.app.trees import SPAWN_WAIT, Trees
 from orchconverge.app.world import World, mind_name
 from orchconverge.core import actions as a
+from orchconverge.core.admit import ready
 from orchconverge.core.events import AnyFact, AttemptEnded, BasinChecked, BranchFailed, RunWaiting
+from orchconverge.core.places import lacking
 from orchconverge.core.policy import decide
 from orchconverge.core.projection import export
-from orchconverge.core.seen import Absent, Ended, MindEnd, Now, Probe, Seen, TargetSeen, Work
-from orchconverge.core.state import Basin, Branch, Phase, Run
+from orchconverge.core.seen import Absent, Ended, Now, Probe, Seen
+from orchconverge.core.state import Basin, Branch, Run
 from orchconverge.core.values import Writer, storable
 from orchconverge.errors import Failed, Illegal, NotDurable, Refused
 
@@ -35,7 +39,6 @@ ILLEGAL_AT_MOST = 5
 START_AT_MOST = 3
 TARGET_FRESH = 1.0
 """Seconds for which a look at the target counts, if nothing else happened."""
-SEARCHING = (Phase.SPAWNED, Phase.SEARCHING)
 
 
 class Controller:
@@ -46,13 +49,8 @@ class Controller:
         self.name = basin
         self.trees = Trees(world, basin)
         self.minds = Minds(world, self.trees)
-        self.checks = Checks(world, self.trees)
+        self.asked = Asked(world, basin, self.trees)
         self.steps = Steps(world, basin)
-        self.grafts = Grafts(world, self.trees)
-        self.ends: dict[str, MindEnd] = {}
-        self.works: dict[str, Work] = {}
-        self.target: TargetSeen | None = None
-        self.looked = float("-inf")
         self.fingerprint = ""
         self.wake: float | None = None
         self.awaited: dict[str, str] = {}
@@ -66,15 +64,13 @@ class Controller:
         self.active = ActiveTime(world.clock, self.basin.active)
         self.perform: dict[type[a.Action], Callable[[Any], bool]] = {
             a.Append: self._append,
-            a.LookAtTarget: self._look_at_target,
-            a.LookAtWork: self._look_at_work,
+            **self.asked.perform,
             a.StartMind: self._start_mind,
             a.ReadMind: self._read_mind,
             a.EndMind: lambda action: self._stop(mind_name(action.branch)),
             a.KillMind: lambda action: not self.world.supervisors.kill(mind_name(action.branch)),
-            a.Check: self._check,
             a.EndChecks: self._end_checks,
-            a.Squash: self._squash,
+            a.Spawn: self._spawn,
             a.Land: self._land,
             a.CleanUp: self._clean_up,
             a.StartStep: self._start_step,
@@ -106,9 +102,10 @@ class Controller:
 
     def _begin(self) -> None:
         """Once: what git looks like before anything runs, and what a lost controller left half done."""
-        if not self.fingerprint and not self._ending():
-            self.grafts.find(self.world.ledger.state, self.basin)
+        if not self.fingerprint and not self._ending() and not self.world.wakeups.stopping():
             self.trees.remove_settled(self.world.ledger.state)
+            for fact in differences(self.world, self.world.ledger.state, self.basin):
+                self.write(fact, writer="recovery")
             self.fingerprint = self.record.fingerprint or self.world.git.fingerprint()
 
     def _turn(self) -> bool:
@@ -119,9 +116,12 @@ class Controller:
         self.active.tick(waiting=waiting, least=self.basin.active)
         self.held = False
         if not self._ending() and not self.world.wakeups.stopping():  # a stop waits for nothing
-            self.checks.poll(self.basin, self.record)
+            self.asked.checks.poll(self.basin, self.record)
+        asked = self.world.wakeups.stopping()
         for action in decide(self.world.ledger.state, self.look(), self.now()):
             fresh = self.perform[type(action)](action) or fresh
+            if self.world.wakeups.stopping() > asked:  # the rest of a wave is not started first
+                return True
         return fresh
 
     def _again(self, why: str) -> None:
@@ -134,7 +134,7 @@ class Controller:
         Until it helps no time counts: hours are the minds', not the machine's.
         """
         self.troubles += 1
-        self.target = None
+        self.asked.target = None
         self.held = True
         why = str(error)
         self._again(why)
@@ -152,19 +152,22 @@ class Controller:
         if self.seq > self.exported_seq:
             until = min(until, self.exported + EXPORT_EVERY)
         self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
-        if self.world.clock.monotonic() - self.looked >= TARGET_FRESH:
-            self.target = None
+        if self.world.clock.monotonic() - self.asked.looked >= TARGET_FRESH:
+            self.asked.target = None
 
     def _under_way(self) -> list[str]:
+        """What wakes the controller by its end. Nothing does while the run waits: it would not be looked at."""
+        if self.basin.running is not None and self.record.waiting is not None and not self._ending():
+            return []
         attempt = self.basin.attempt
-        minds = [mind_name(b) for b in attempt.branches if self._branch(b).phase in SEARCHING] if attempt else []
+        minds = [mind_name(b) for b in attempt.branches if self._branch(b).may_run] if attempt else []
         step = self.steps.name(self.basin)
-        return [*minds, *self.checks.names(), *self.awaited.values(), *([step] if step else [])]
+        return [*minds, *self.asked.checks.names(), *self.awaited.values(), *([step] if step else [])]
 
     def _overtaken(self, error: Illegal) -> None:
         """Somebody appended first and the fact is not legal any more: decide anew, but not for ever."""
         self.illegal += 1
-        self.target = None
+        self.asked.target = None
         if self.illegal > ILLEGAL_AT_MOST:
             raise error
         self.world.journal.say(f"decides anew: {error.message}")
@@ -196,31 +199,31 @@ class Controller:
         basin = self.basin
         step, result = self.steps.probe(basin)
         probes = self._probes(basin)
-        return Seen(
-            basin=basin.id,
-            random=self.world.host.random(),
-            trees=str(self.world.trees),
+        return replace(
+            self.asked.seen(),
             probes=probes,
             sessions={name: self.minds.session(name) for name in probes},
-            ends=self.ends,
-            works=self.works,
-            target=self.target,
-            answers=self.checks.answers,
-            spoiled=frozenset(self.checks.spoiled),
-            squashes=self.grafts.squashes,
-            landed=self.grafts.landed,
-            obstacle=self.grafts.obstacle,
+            minds=self.minds.running(self.world.ledger.state),
             step=step,
             step_result=result,
             step_argv=self.steps.argv(self.record),
             machine=self.world.host.look(),
             contextual=frozenset(name for name, engine in self.world.engines.items() if engine.contextual),
+            absent=self._absent(),
             memory_floor=self.world.memory_floor,
             disk_floor=self.world.disk_floor,
             fingerprint=self.fingerprint,
-            checking=self.checks.alive() if self.basin.running and self._ending() else False,
+            checking=self.asked.checks.alive() if self.basin.running and self._ending() else False,
             stopping=self.world.wakeups.stopping(),
         )
+
+    def _absent(self) -> frozenset[str]:
+        """The engines of the run that are not installed, or not any more. Asked between attempts only."""
+        if self.basin.running is None or self.basin.attempt is not None:
+            return frozenset()
+        names = {engine.partition(":")[0] for engine in self.record.settings.engines}
+        known = self.world.engines
+        return frozenset(name for name in names if name not in known or known[name].find() is None)
 
     def _ending(self) -> bool:
         return self.record.stop_requested or self.basin.phase == "killed"
@@ -228,7 +231,7 @@ class Controller:
     def _probes(self, basin: Basin) -> dict[str, Probe]:
         if basin.attempt is None:
             return {}
-        names = [b for b in basin.attempt.branches if self._branch(b).phase in SEARCHING]
+        names = [b for b in basin.attempt.branches if self._branch(b).may_run]
         return {name: self.world.supervisors.probe(mind_name(name)) for name in names}
 
     # --- what is done: each returns whether there is something new to decide on ----------------------------------------
@@ -242,24 +245,16 @@ class Controller:
         ledger = self.world.ledger
         written = ledger.append(storable(fact), writer=writer, active=round(self.active.seconds, 3))
         self.illegal = 0
-        self.target = None
+        self.asked.target = None
         self.world.journal.say(told(written))
         if isinstance(written, RunWaiting):
-            self.grafts.obstacle = ""
+            self.asked.grafts.obstacle = ""
         if isinstance(written, AttemptEnded | BasinChecked):
-            self._measure(written)
+            self.world.journal.measure(measured(self.world, written))
+        if isinstance(written, AttemptEnded):
+            self.asked.grafts.began = None
         self.seq = written.seq
         self.export(seq=written.seq)
-
-    def _measure(self, fact: AttemptEnded | BasinChecked) -> None:
-        """Timings and use of resources, for `logs/performance.log`."""
-        checks = {x.criterion: x.seconds for x in (fact.evidence if isinstance(fact, AttemptEnded) else fact.results)}
-        machine = self.world.host.look()
-        figures = {"basin": self.name, "seq": fact.seq, "active": fact.active, "check_seconds": checks}
-        if isinstance(fact, AttemptEnded):
-            minds = [b for b in self.world.ledger.state.branches_of(self.name) if b.attempt == fact.attempt]
-            figures |= {"attempt": fact.attempt, "mind_seconds": [b.seconds for b in minds]}
-        self.world.journal.measure({**figures, "memory_free": machine.memory_free, "disk_free": machine.disk_free})
 
     def export(self, *, seq: int, now: bool = False) -> None:
         """Bring the JSON export up to the ledger, at most once a second between own facts."""
@@ -271,32 +266,12 @@ class Controller:
         top = newest is not None and newest.id == self.name
         self.world.exports.write(seq, export(ledger.state, self.name, seq=seq), self.name, newest=top)
 
-    def _look_at_target(self, action: a.LookAtTarget) -> bool:
-        git, basin, run = self.world.git, self.basin, self.record
-        head = git.resolve(f"refs/heads/{basin.target}")
-        place: Path | None = Path(run.settings.checkout)
-        if run.settings.place != "here":
-            held = git.checked_out_at(basin.target)
-            place = held if held is not None else place if basin.start is None else None
-        self.target = TargetSeen(
-            head=head,
-            tree=git.tree_of(head) if head is not None else None,
-            checkout=git.checkout(place) if place is not None else None,
-            fingerprint=git.fingerprint(),
-        )
-        self.looked = self.world.clock.monotonic()
-        return True
-
-    def _look_at_work(self, action: a.LookAtWork) -> bool:
-        branch = self._branch(action.branch)
-        end = self.ends[action.branch]
-        self.works[action.branch] = self.world.git.work(branch.base, end.head)
-        return True
-
     def _start_mind(self, action: a.StartMind) -> bool:
         """Start a mind; one that cannot be started is a failed branch, after a few tries."""
-        branch = self._branch(action.branch)
+        branch, state, most = self._branch(action.branch), self.world.ledger.state, self.record.settings.maxMinds
         self.awaited.pop(branch.id, None)
+        if self.minds.running(state) > most and self.minds.seen_to_run(state) >= most:
+            return False  # while this one's controller was gone, another basin took its room
         try:
             awaited = self.minds.start(
                 self.world.ledger.state, self.basin, self.record, branch, active=self.active.seconds
@@ -321,27 +296,47 @@ class Controller:
         name = mind_name(branch.id)
         if not isinstance(self.world.supervisors.probe(name), Ended):
             self.world.supervisors.kill(name)
-        self.ends[branch.id] = self.minds.read(state, branch)
+        self.asked.ends[branch.id] = self.minds.read(state, branch)
         return True
 
     def _stop(self, name: str) -> bool:
         self.world.supervisors.stop(name)
         return False
 
-    def _check(self, action: a.Check) -> bool:
-        return self.checks.ask(self.basin, self.record, action.key, action.commit)
-
     def _end_checks(self, action: a.EndChecks) -> bool:
-        self.checks.end()
+        self.asked.checks.end()
         return False
 
-    def _squash(self, action: a.Squash) -> bool:
-        self.grafts.squash(self._branch(action.branch), action.tip)
-        return True
+    def _spawn(self, action: a.Spawn) -> bool:
+        """Record one more mind of the wave, if there still is room for it under the lock that everyone spawns under."""
+        lease = self.world.leases.take("spawn", wait_seconds=SPAWN_WAIT)
+        if lease is None:
+            raise Failed(
+                "another orchconverge starts minds and does not end", hint="orchconverge status shows what runs"
+            )
+        try:
+            self.world.ledger.catch_up()
+            if self.minds.running(self.world.ledger.state) >= action.most or self._short():
+                return False
+            return self._append(a.Append(fact=action.fact))
+        finally:
+            lease.release()
+
+    def _short(self) -> bool:
+        """Whether the machine has too little left for one more mind."""
+        floors = {"memory_floor": self.world.memory_floor, "disk_floor": self.world.disk_floor}
+        return lacking(self.world.host.look(), **floors) is not None
 
     def _land(self, action: a.Land) -> bool:
-        self.grafts.land(self.basin, self._branch(action.branch), action.tip, action.tree)
-        self.target = None
+        self.world.ledger.catch_up()
+        offered = ready(self.world.ledger.state, self.basin, action.tip)
+        if offered is None or offered.head != action.head or self._ending():
+            return True
+        landed = self.asked.grafts.land(self.basin, tip=action.tip, head=action.head)
+        self.asked.target = None
+        if not landed and not self.asked.grafts.obstacle:  # somebody else grafts right now
+            self.wake = self.world.clock.monotonic() + 1.0
+            return False
         return True
 
     def _clean_up(self, action: a.CleanUp) -> bool:
@@ -366,28 +361,11 @@ class Controller:
         return False
 
     def _finish(self, action: a.Finish) -> bool:
+        self.asked.checks.end()
+        if self.asked.checks.ending:  # a harvest that ran out of time left one: nothing of ours runs on
+            return False
         self.finished = True
-        self.checks.end()
         self.trees.remove_checked()
         if self.seq:
             self.export(seq=self.seq, now=True)
         return False
-
-
-def close_session(world: World, session: str) -> None:
-    """Close a tmux session; one that cannot be closed now is said, and ends with its process."""
-    try:
-        world.panes.close(session)
-    except Failed as error:
-        world.journal.say(f"the session {session} was not closed: {error.message}")
-
-
-def told(fact: AnyFact) -> str:
-    """A fact in one line for the controller's pane: its type, its branch or number, and what decided."""
-    kind = str(fact.__struct_config__.tag)
-    words = [
-        str(getattr(fact, name))
-        for name in ("branch", "attempt", "step", "status", "result", "decision", "reason", "text", "detail")
-        if getattr(fact, name, None) not in (None, "")
-    ]
-    return " ".join([kind, *words])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchconverge.app.controller import Controller, close_session
+from orchconverge.app.controller import Controller
+from orchconverge.app.minds import close_session
 from orchconverge.app.world import World
 from orchconverge.core.events import RunStarted
 from orchconverge.core.state import UNSETTLED, Run
@@ -67,7 +68,7 @@ def announce(world: World, settings: Settings, limits: Limits) -> None:
     hours = f", {limits.hours:g} h" if limits.hours is not None else ""
     place = f"in place in {settings.checkout}" if settings.place == "here" else "in worktrees of its own"
     world.journal.say(
-        f"{attempts}{hours}, one mind each, deadline {settings.attemptSeconds / 60:g} min, "
+        f"{attempts}{hours}, {counted(settings.minds, 'mind')} each, deadline {settings.attemptSeconds / 60:g} min, "
         f"engine {', '.join(settings.engines)}, {place}; no sandbox: a mind can do what you can"
     )
 

@@ -8,19 +8,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from orchconverge.app.environment import allowed
+from orchconverge.app.environment import allowed, in_worktree
 from orchconverge.app.trees import Trees
-from orchconverge.app.world import World, marker, mind_name
+from orchconverge.app.world import World, given_name, marker, mind_name
 from orchconverge.core.brief import brief
-from orchconverge.core.seen import Commit, MindEnd
+from orchconverge.core.seen import Commit, MindEnd, Running, Starting, Unknown
 from orchconverge.core.state import Basin, Branch, Run, State
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Settings
-from orchconverge.errors import OrchConvergeError
+from orchconverge.errors import Failed, OrchConvergeError
 from orchconverge.ports import Brief, Checkout, Launch, Outcome, SessionExists, Spec
 
 MOST_LOG = 64 << 20
 MOST_REPORT = 64 << 10
+LONGEST_SUBJECT = 72
 UNREAD_AT_MOST = 3
 OWN = "mind"
 """The part of a mind's folder that it is told of and may write into; what we keep of it lies outside."""
@@ -49,14 +50,15 @@ class Minds:
             if awaited:
                 return awaited
         supervisors, name = self.world.supervisors, mind_name(branch.id)
-        folder = supervisors.folder(name)
-        report_path = supervisors.subfolder(name, OWN) / "report.json"
+        given = given_name(branch)
+        folder = supervisors.folder(given)
+        report_path = supervisors.subfolder(given, OWN) / "report.json"
         if supervisors.get(name, BEFORE) is None:
             before = self.world.git.checkout(Path(branch.worktree))
             paths = "\0".join((*before.dirty, *before.untracked))
             supervisors.put(name, BEFORE, paths.encode("utf-8", "surrogateescape"))
         text = brief(state, basin, branch, report_path=str(report_path), theirs=self._theirs(state, branch))
-        text_path = supervisors.put(name, "brief.md", text.encode("utf-8", "surrogateescape"))
+        text_path = supervisors.put(given, "brief.md", text.encode("utf-8", "surrogateescape"))
         context, resume = self._context(state, basin, branch)
         engine = self.world.engines[branch.engine]
         prepared = Brief(
@@ -71,8 +73,11 @@ class Minds:
             model=branch.model,
             context=context,
             resume=resume,
+            usd=_budget(basin, run),
         )
         launch = engine.launch(prepared, _granting(run, basin))
+        for file, content in launch.files.items():
+            supervisors.put(given, file, content.encode("utf-8", "replace"))
         spec = Spec(
             name=name,
             cwd=prepared.cwd,
@@ -80,7 +85,7 @@ class Minds:
             env=self._environment(branch, engine.variables, launch, prepared),
             stdin=text_path if launch.brief_on_stdin else None,
             branch=branch.git_branch,
-            deadline_seconds=_left(basin, active),
+            deadline_seconds=_left(basin, run, branch, active),
             linger_seconds=launch.linger_seconds,
         )
         self._open(branch, run, supervisors.prepare(spec))
@@ -97,6 +102,24 @@ class Minds:
             self.sessions[branch.id] = pane.name
             self.world.supervisors.put(mind_name(branch.id), "session", pane.name.encode())
             return
+
+    def running(self, state: State) -> int:
+        """How many minds run in all basins. One whose controller is gone counts only while its process is seen to live."""
+        count = 0
+        for basin in state.basins.values():
+            attempt = basin.attempt
+            names = [name for name in attempt.branches if state.branches[name].may_run] if attempt is not None else []
+            if names and basin.id != self.trees.basin and self.world.leases.held(f"lease/{basin.id}") is False:
+                probe = self.world.supervisors.probe
+                names = [n for n in names if isinstance(probe(mind_name(n)), Running | Starting | Unknown)]
+            count += len(names)
+        return count
+
+    def seen_to_run(self, state: State) -> int:
+        """How many minds of all basins are seen to live."""
+        attempts = [basin.attempt for basin in state.basins.values() if basin.attempt is not None]
+        names = [mind_name(name) for attempt in attempts for name in attempt.branches if state.branches[name].may_run]
+        return sum(isinstance(self.world.supervisors.probe(name), Running | Starting | Unknown) for name in names)
 
     def session(self, branch: str) -> str:
         """The tmux session a mind was started in, if that is known."""
@@ -117,10 +140,12 @@ class Minds:
         self, branch: Branch, variables: tuple[str, ...], launch: Launch, prepared: Brief
     ) -> Mapping[str, str]:
         return {
+            **(self.world.git.author() if launch.identity else {}),
             **allowed(self.world.host.environment(), also=(*variables, *self.world.allowed)),
             **launch.env,
             "ORCHCONVERGE_BRIEF": str(prepared.text_path),
             "ORCHCONVERGE_REPORT": str(prepared.report_path),
+            **(in_worktree(branch.id, where=str(self.world.git.common_dir)) if branch.place == "fresh" else {}),
             "GIT_REFLOG_ACTION": marker(branch.id),
             "TMUX_TMPDIR": str(prepared.report_path.parent),  # 0700 and its own: a mind's tmux never meets ours
         }
@@ -129,10 +154,12 @@ class Minds:
         """What an ended mind left. What it did not commit is kept on a ref; its commits are kept on another."""
         name, git = mind_name(branch.id), self.world.git
         outcome = self._outcome(state, branch, name)
-        data = self.world.supervisors.get(name, f"{OWN}/report.json", most_bytes=MOST_REPORT + 1)
+        data = self.world.supervisors.get(given_name(branch), f"{OWN}/report.json", most_bytes=MOST_REPORT + 1)
         report = self.world.read_report(data or b"")
         here, path = branch.place == "here", Path(branch.worktree)
         checkout = self._checkout(path)
+        if self._committed(branch, checkout, report.summary or outcome.summary):
+            checkout = self._checkout(path)
         head = git.resolve(f"refs/heads/{branch.git_branch}") or branch.base
         if not here and checkout is not None and checkout.head is not None:
             head = checkout.head
@@ -160,6 +187,25 @@ class Minds:
             strangers=strangers,
             theirs=self._theirs(state, branch),
         )
+
+    def _committed(self, branch: Branch, checkout: Checkout | None, summary: str) -> bool:
+        """Commit what a mind left whose engine cannot, where it left it. What lay there before it began is not its work."""
+        if self.world.engines[branch.engine].commits or checkout is None:
+            return False
+        if checkout.branch != branch.git_branch and (branch.place == "here" or checkout.branch is not None):
+            return False
+        said = next(filter(None, (" ".join(line.split()) for line in summary.splitlines())), "")
+        subject = said[:LONGEST_SUBJECT] or f"{branch.basin}: what was left uncommitted"
+        message = f"{subject}\n\nCommitted by orchconverge: {branch.engine} cannot commit where it works.\n"
+        before = self._before(mind_name(branch.id))
+        try:
+            made = self.world.git.commit_all(Path(branch.worktree), message, marker=marker(branch.id), without=before)
+        except OrchConvergeError as error:
+            self.world.journal.say(f"what {branch.id} left could not be committed for it: {error.message}")
+            return False
+        if made is not None:
+            self.world.journal.say(f"what {branch.id} left was committed for it: {made:.8}")
+        return made is not None
 
     def _checkout(self, path: Path) -> Checkout | None:
         """How a mind's tree stands. Asked again if git fails, but a tree that a mind broke does not hold up the run."""
@@ -230,6 +276,13 @@ def _granting(run: Run, basin: Basin) -> Settings:
     return replace(run.settings, allow=tuple(dict.fromkeys((*run.settings.allow, *commands))))
 
 
+def _budget(basin: Basin, run: Run) -> float | None:
+    """A mind's share of the dollars that the run has left, if they are limited; never nothing, which would be no limit."""
+    assert basin.attempt is not None
+    usd = run.limits.usd
+    return None if usd is None else max(0.01, (usd - (basin.usage.usd or 0.0)) / basin.attempt.width)
+
+
 def _plain(command: str) -> bool:
     """Whether a command line is one plain command, without the shell's own characters."""
     try:
@@ -238,7 +291,18 @@ def _plain(command: str) -> bool:
         return False
 
 
-def _left(basin: Basin, active: float) -> float:
-    """Seconds that the attempt's deadline leaves, after what setting up and starting took; ``active`` is the time now."""
+def _left(basin: Basin, run: Run, branch: Branch, active: float) -> float:
+    """Seconds that a mind has: the attempt's deadline from its own spawn on, within the hours of the run."""
     assert basin.attempt is not None
-    return max(1.0, basin.attempt.deadline - max(0.0, active - basin.attempt.active))
+    left = basin.attempt.deadline - max(0.0, active - branch.active)
+    if run.limits.hours is not None:
+        left = min(left, run.limits.hours * 3600 - active)
+    return max(1.0, left)
+
+
+def close_session(world: World, session: str) -> None:
+    """Close a tmux session; one that cannot be closed now is said, and ends with its process."""
+    try:
+        world.panes.close(session)
+    except Failed as error:
+        world.journal.say(f"the session {session} was not closed: {error.message}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from orchconverge.app.world import World
 from orchconverge.core.events import BasinDeclared
-from orchconverge.core.target import Budget, Criterion, Target, Termination, slug, validated
+from orchconverge.core.target import Budget, Criterion, Sha, Target, Termination, slug, validated
 from orchconverge.core.values import Limits, Settings
 from orchconverge.errors import Illegal, Refused
 from orchconverge.ports import Checkout
@@ -33,10 +34,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
     goal: str
     criteria: tuple[Criterion, ...]
-    engines: tuple[str, ...]
     attempts: int | None
     hours: float | None
-    interval: float
+    until: datetime | None = None
+    engines: tuple[str, ...] = ()
+    interval: float = 300.0
     basin: str | None = None
     title: str | None = None
     macrostate: str | None = None
@@ -61,6 +63,20 @@ class Request(Struct, frozen=True, kw_only=True):
     stall_after: int = 3
     backoff_base: float = 5.0
     backoff_cap: float = 300.0
+    max_minds: int = 8
+    widen: str = "stall"
+    harvest_tries: int = 12
+    harvest_minutes: float = 10.0
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A target that could be written down: its title, the id it would like, and its branch, ``new`` ones to be made at ``head``."""
+
+    title: str
+    name: str
+    target: str
+    new: bool
+    head: Sha
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -86,15 +102,41 @@ def orch(text: str) -> tuple[str, dict[str, float]]:
 
 def declare(world: World, request: Request, *, cwd: Path) -> Declared:
     """Check everything that can be checked now, write the target down, and make the target branch if it is a new one."""
+    draft = drafted(world, request)
+    settings = settled(world, request, draft, cwd=cwd)
+    basin, target = write_down(world, request, draft)
+    return Declared(basin=basin, target=target, settings=settings, limits=limits(request))
+
+
+def drafted(world: World, request: Request) -> Draft:
+    """What would be written down. Raises `Refused` with what to add."""
     goal = request.goal
     if not goal.strip():
         raise Refused("the goal is blank", hint='say what should be true when it is done: orchconverge "…"')
-    script = str((cwd / request.script).resolve()) if request.script else ""
-    if not _storable(goal, *(c.command for c in request.criteria), *request.approaches, *request.argv, script):
+    if not _storable(goal, *(c.command for c in request.criteria), *request.approaches):
         raise Refused("what was given is not UTF-8", hint="iconv -t UTF-8 turns it into that; or use --goal-file")
     if "\0" in goal:
         raise Refused("the goal holds a NUL byte", hint="take it out; everything else is kept byte for byte")
-    _in_this_version(request)
+    judged = next((c.name for c in request.criteria if c.kind == "judge"), None)
+    if judged is not None:
+        raise Refused(
+            f"criterion {judged}: judging by an engine is not in this version", hint="add --criterion NAME=COMMAND"
+        )
+    title = request.title or _title(goal)
+    name = request.basin or slug(title)
+    target, new = _target(world, request, world.git.checkout(world.git.root), name)
+    head = world.git.resolve("HEAD") if new else world.git.resolve(f"refs/heads/{target}")
+    if head is None:
+        raise Refused(f"there is no branch {target}", hint="git branch lists what there is; `--into` names one of them")
+    _named_in_utf8(("the branch", target))
+    return Draft(title=title, name=name, target=target, new=new, head=head)
+
+
+def settled(world: World, request: Request, draft: Draft, *, cwd: Path) -> Settings:
+    """How a run of this target is to be made here and now. Raises `Refused` where it cannot be."""
+    script = str((cwd / request.script).resolve()) if request.script else ""
+    if not _storable(*request.argv, script):
+        raise Refused("what was given is not UTF-8", hint="give --argv and --script other names")
     if not world.git.identity():
         raise Refused(
             "git does not know who you are, and commits need a name",
@@ -103,44 +145,35 @@ def declare(world: World, request: Request, *, cwd: Path) -> Declared:
     checkout = world.git.checkout(world.git.root)
     if checkout.operation is not None:
         raise Refused(f"a {checkout.operation} is in progress here", hint="finish or abort it, then start again")
-    title = request.title or _title(goal)
-    name = request.basin or slug(title)
-    target, new = _target(world, request, checkout, name)
-    place = _place(world, request, checkout, target, new=new)
+    place = _place(world, request, checkout, draft.target, new=draft.new)
     if place == "here" and (checkout.dirty or checkout.untracked) and not request.allow_dirty:
         raise _dirty(checkout)
-    head = world.git.resolve("HEAD") if new else world.git.resolve(f"refs/heads/{target}")
-    if head is None:
-        raise Refused(f"there is no branch {target}", hint="git branch lists what there is; `--into` names one of them")
-    for what, stored in (("this repository", world.git.root), ("our worktrees", world.trees), ("the branch", target)):
+    _named_in_utf8(("this repository", world.git.root), ("our worktrees", world.trees))
+    world.panes.ready()
+    default = world.git.default_branch(request.remote)
+    settings = _settings(world, request, script=script, place=place, base=draft.head, onto=default or "")
+    _one_in_place(world, settings)
+    return settings
+
+
+def write_down(world: World, request: Request, draft: Draft) -> tuple[str, str]:
+    """Record the target under its name, or ``-2``, ``-3``, and make its branch if it is new. Returns basin and branch.
+
+    Raises `Refused` with what to add where it has no stop condition, or nothing in it that can be gained.
+    """
+    basin = _declare(world, request, title=draft.title, name=draft.name, target=draft.target, fixed=not draft.new)
+    branch = draft.target if not draft.new or basin == draft.name else f"orchconverge/{basin}"
+    if draft.new:
+        world.git.create_branch(branch, draft.head)
+    return basin, branch
+
+
+def _named_in_utf8(*named: tuple[str, str | Path]) -> None:
+    for what, stored in named:
         if not _storable(str(stored)):
             raise Refused(
                 f"the name of {what} is not UTF-8: {stored}", hint="rename it: the ledger and briefs are UTF-8"
             )
-    world.panes.ready()
-    default = world.git.default_branch(request.remote)
-    settings = _settings(world, request, script=script, place=place, base=head, onto=default or "")
-    _one_in_place(world, settings)
-    basin = _declare(world, request, title=title, name=name, target=target, fixed=not new)
-    settled = target if not new or basin == name else f"orchconverge/{basin}"
-    if new:
-        world.git.create_branch(settled, head)
-    return Declared(basin=basin, target=settled, settings=settings, limits=limits(request))
-
-
-def _in_this_version(request: Request) -> None:
-    """Refuse what is designed and not built: taken and not done would be worse."""
-    judged = next((c.name for c in request.criteria if c.kind == "judge"), None)
-    if judged is not None:
-        raise Refused(
-            f"criterion {judged}: judging by an engine is not in this version", hint="add --criterion NAME=COMMAND"
-        )
-    if request.minds > 1:
-        raise Refused("several minds an attempt are not in this version", hint="leave out minds, or set it to 1")
-    if request.lock == "person":
-        raise Refused(
-            "lock = person is not in this version", hint="leave it out: the gate admits, you merge the branch"
-        )
 
 
 def _storable(*texts: str) -> bool:
@@ -175,6 +208,8 @@ def _place(world: World, request: Request, checkout: Checkout, target: str, *, n
         raise Refused(
             f"--here works on the branch that is checked out, not on {target}", hint="leave out --here or --into"
         )
+    if request.place == "here" and request.minds > 1:
+        raise Refused(f"{request.minds} minds cannot work in one directory", hint="leave out --here, or --minds")
     if request.place is not None:
         return request.place
     own = checkout.branch == target and not new and target != world.git.default_branch(request.remote)
@@ -214,6 +249,11 @@ def _settings(
         backoffCap=request.backoff_cap,
         allowDirty=request.allow_dirty,
         report=request.report,
+        lock=request.lock,
+        maxMinds=request.max_minds,
+        widen=request.widen,
+        harvestTries=request.harvest_tries,
+        harvestMinutes=request.harvest_minutes,
         base=base,
         onto=onto,
     )
@@ -223,7 +263,12 @@ def limits(request: Request) -> Limits:
     """The hard limits that a request asks for."""
     budget = request.budget
     return Limits(
-        attempts=request.attempts, hours=request.hours, usd=budget.usd, tokens=budget.tokens, minds=budget.minds
+        attempts=request.attempts,
+        hours=request.hours,
+        until=request.until,
+        usd=budget.usd,
+        tokens=budget.tokens,
+        minds=budget.minds,
     )
 
 
@@ -270,10 +315,11 @@ def _fact(request: Request, *, basin: str, title: str, branch: str) -> BasinDecl
                 macrostate=request.macrostate or request.goal,
                 goal=request.goal,
                 criteria=request.criteria,
-                termination=Termination(attempts=request.attempts, hours=request.hours),
+                termination=Termination(attempts=request.attempts, hours=request.hours, until=request.until),
                 branch=branch,
                 budget=request.budget,
                 approaches=request.approaches,
+                lock=request.lock or "auto",
                 may_change=request.may_change,
             )
         )

@@ -16,6 +16,10 @@ SPAWN_WAIT = 60.0
 SETUP_DEADLINE = 1800.0
 
 
+AT_LOCK = "l"
+"""Whose throwaway trees are those of commands at the lock: `Trees.own`."""
+
+
 class SetupFailed(Failed):
     """The setup command did not succeed in a fresh tree."""
 
@@ -23,9 +27,11 @@ class SetupFailed(Failed):
 class Trees:
     """The worktrees of one basin, by names that a resume finds again."""
 
-    def __init__(self, world: World, basin: str) -> None:
+    def __init__(self, world: World, basin: str, *, own: str = "") -> None:
         self.world = world
         self.basin = basin
+        self.own = own
+        """What tells the throwaway trees of a command from those of a controller that runs beside it."""
         self.ready: set[Path] = set()
 
     def for_mind(self, branch: Branch, *, setup: str) -> str:
@@ -49,7 +55,7 @@ class Trees:
 
     def _checked(self, tree: Sha, commit: Sha) -> Path:
         own = self.world.git.tree_of(commit) == tree
-        return self.world.trees / f"t-{self.basin}.{(commit if own else tree)[:16]}"
+        return self.world.trees / f"{self.own}t-{self.basin}.{(commit if own else tree)[:16]}"
 
     def used(self, tree: Sha, commit: Sha) -> None:
         """Take a tree away in which a check changed what is tracked, so that the next one gets a clean one."""
@@ -61,30 +67,42 @@ class Trees:
 
     def gate(self, branch: Branch, tip: Sha) -> Path:
         """Where a branch is squashed onto the tip."""
-        return self.world.trees / f"g-{branch.id}-{tip[:12]}"
+        return self.world.trees / f"{self.own}g-{branch.id}-{tip[:12]}"
 
     def _make(self, path: Path, *, branch: str | None, at: Sha, setup: str) -> str:
+        git = self.world.git
         if path not in self.ready:
-            lease = self.world.leases.take("spawn", wait_seconds=SPAWN_WAIT)
-            if lease is None:
-                raise Failed(
-                    "another orchconverge adds a worktree and does not end",
-                    hint="it holds the lock `spawn` in the state directory: `orchconverge status` shows what runs",
-                )
+            self._add(path, branch=branch, at=at)
             try:
-                self.world.git.add_worktree(path, branch=branch, at=at)
-            finally:
-                lease.release()
-            self.world.git.include(path)
+                empty = git.fill(path)
+            except Refused:  # a kill left a submodule half filled: nobody and no setup was in this tree yet
+                git.remove_worktree(path)
+                self._add(path, branch=branch, at=at)
+                empty = git.fill(path)
+            for why in empty:
+                self.world.journal.say(f"a submodule stays empty in {path.name}: {why}")
+            git.include(path)
             self.ready.add(path)
         return self._set_up(path, setup)
+
+    def _add(self, path: Path, *, branch: str | None, at: Sha) -> None:
+        lease = self.world.leases.take("spawn", wait_seconds=SPAWN_WAIT)
+        if lease is None:
+            raise Failed(
+                "another orchconverge adds a worktree and does not end",
+                hint="it holds the lock `spawn` in the state directory: `orchconverge status` shows what runs",
+            )
+        try:
+            self.world.git.add_worktree(path, branch=branch, at=at)
+        finally:
+            lease.release()
 
     def _set_up(self, path: Path, setup: str) -> str:
         """Run the setup command once in a tree, under the supervisor. Raises `SetupFailed`."""
         if not setup:
             return ""
         supervisors = self.world.supervisors
-        name = setup_name(self.basin, path.name, self.world.git.made(path))
+        name = setup_name(self.basin, path.name, self.world.git.made(path), own=self.own)
         probe = supervisors.probe(name)
         if isinstance(probe, Ended):
             if probe.exit.code == 0:
@@ -105,9 +123,9 @@ class Trees:
         return name
 
     def remove_mind(self, branch: Branch) -> bool:
-        """Remove a settled mind's worktree, once what it has checked out is on a keep-ref; its leftovers are already.
+        """Remove a settled mind's worktree, once what it has checked out and left uncommitted is on keep-refs.
 
-        False if it stays, since it could not be read or removed, or holds repositories whose work is nowhere else.
+        False if it stays, since it could not be read, kept or removed, or holds repositories whose work is nowhere else.
         """
         path, git = Path(branch.worktree), self.world.git
         if branch.place != "fresh":
@@ -117,12 +135,13 @@ class Trees:
                 head = git.checkout(path).head
                 if head is not None:
                     git.keep(branch.id, head)
+                git.snapshot(path, f"{branch.id}-leftovers")
                 if nested := git.nested(path):
                     self.world.journal.say(
                         f"kept {path}: it holds work that is nowhere else in {', '.join(nested[:5])}"
                     )
                     return False
-        except Failed as error:
+        except (Failed, Refused) as error:
             self.world.journal.say(f"kept {path.name}: {error.message}")
             return False
         return self._remove(path)
@@ -144,7 +163,7 @@ class Trees:
         """The throwaway trees of this basin that are there."""
         if not self.world.trees.is_dir():
             return []
-        ours = (f"t-{self.basin}.", f"g-{self.basin}.")
+        ours = (f"{self.own}t-{self.basin}.", f"{self.own}g-{self.basin}.")
         return [path for path in sorted(self.world.trees.iterdir()) if path.name.startswith(ours)]
 
     def _remove(self, path: Path) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchconverge.core.seen import MindReport
+from orchconverge.core.state import Branch
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Place
 from orchconverge.ports import (
@@ -24,6 +25,9 @@ from orchconverge.ports import (
     Supervisors,
     Wakeups,
 )
+
+MARK = "orchconverge-"
+"""How the reflog begins of what a mind did; our own grafts are written as ``orchconverge: graft``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +62,33 @@ def mind_name(branch: str) -> str:
     return f"minds/{branch}"
 
 
+def given_name(branch: Branch) -> str:
+    """The supervised name of the folder that a mind is told of: in a worktree by its random id, as the worktree itself."""
+    return f"given/{branch.git_branch.rpartition('/')[2]}" if branch.place == "fresh" else mind_name(branch.id)
+
+
 def step_name(basin: str, epoch: int, number: int, step: str) -> str:
     """The supervised name of a step: found again by a controller that takes over, new after a stop."""
     return f"steps/{basin}.{epoch}.{number}.{step}"
 
 
-def check_name(basin: str, epoch: int, attempt: int, command: str, tree: Sha, place: Place, tries: int) -> str:
-    """The supervised name of a check: the same question has the same name, so a check that runs is found again."""
+def check_name(
+    basin: str, epoch: int, attempt: int, command: str, tree: Sha, place: Place, tries: int, *, anew: str = ""
+) -> str:
+    """The supervised name of a check: the same question has the same name, so a check that runs is found again.
+
+    One that a person's command asks ``anew`` is a kind of its own: no controller finds or ends it.
+    """
     parts = (basin, str(epoch), str(attempt), command, tree, place, str(tries))
-    return f"checks/{basin}.{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}"
+    kind = "gates" if anew else "checks"
+    return f"{kind}/{basin}.{hashlib.sha256(chr(0).join((*parts, anew)).encode()).hexdigest()[:20]}"
 
 
-def setup_name(basin: str, tree: str, made: str) -> str:
+def setup_name(basin: str, tree: str, made: str, *, own: str = "") -> str:
     """The supervised name of the setup of one worktree of ours; one that is ``made`` again is set up again."""
-    return f"setups/{basin}.{tree[:60]}.{hashlib.sha256(f'{tree}/{made}'.encode()).hexdigest()[:12]}"
+    return f"{'gatesetups' if own else 'setups'}/{basin}.{tree[:60]}.{hashlib.sha256(f'{tree}/{made}'.encode()).hexdigest()[:12]}"
 
 
 def marker(branch: str) -> str:
     """What a mind's commits carry in the reflog, so that a person's commit is never credited to it."""
-    return f"orchconverge-{hashlib.sha256(branch.encode()).hexdigest()[:10]}"
+    return f"{MARK}{hashlib.sha256(branch.encode()).hexdigest()[:10]}"

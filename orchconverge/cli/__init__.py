@@ -14,35 +14,27 @@ from typing import NoReturn
 from orchconverge.errors import INTERNAL, INTERRUPTED, OrchConvergeError, Refused
 
 COMMANDS = (
-    "run status stop resume wait attach logs report ledger pushl reviewdeep copilot engines _drive _step".split()  # noqa: SIM905
+    *"run status stop resume wait attach logs report diff overlap matrix ledger pushl reviewdeep copilot".split(),  # noqa: SIM905
+    *"declare amend open lock graft retry prune kill harvest frontier gc engines doctor sessions trace _drive _step".split(),  # noqa: SIM905
 )
 """First words that are commands; anything else is a goal."""
-NOT_YET = frozenset(
-    (
-        *(
-            "declare",
-            "amend",
-            "open",
-            "lock",
-            "graft",
-            "prune",
-            "retry",
-            "harvest",
-            "kill",
-            "frontier",
-            "overlap",
-            "diff",
-        ),
-        *("gc", "watch", "timeline", "graph", "sessions", "trace", "doctor", "trust", "commands"),
-    )
-)
+NOT_YET = frozenset(("watch", "timeline", "graph", "trust", "commands"))
 """Commands that are designed and not built: never taken for goals, or a later version would read the same line otherwise."""
 LIKE = 0.75
 """How close a single word has to come to a command to be taken for a slip, by `difflib`."""
 OUTSIDE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE))
 """What the machine refuses and no change of ours would help: a line, and no report to us."""
-ALLOWED_INSIDE = frozenset("status wait logs report ledger engines --help -h --version".split())  # noqa: SIM905
-"""What may be run inside a mind, a check or a setup: looking. None of them starts, stops or decides anything."""
+ALLOWED_INSIDE = frozenset(
+    (
+        "frontier list",
+        *"status wait logs report diff overlap matrix ledger engines".split(),  # noqa: SIM905
+        *"doctor sessions trace --help -h --version".split(),  # noqa: SIM905
+    )
+)
+"""What may be run inside a mind, a check or a setup: looking. None of them starts, stops or decides anything.
+
+By the first word, or by the first two where only some of a group's commands look.
+"""
 AS_FLAGS = {"--status": "status", "--stop": "stop", "--resume": "resume"}
 """The seed's spelling of three of them."""
 
@@ -89,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     bootstrap.clean_environment()
     try:
         words = rewritten(given)
-        if words and words[0] not in ALLOWED_INSIDE and (what := _inside()):
+        if words and not ALLOWED_INSIDE & {words[0], " ".join(words[:2])} and (what := _inside()):
             raise Refused(f"this is {what}: it may look, not start, stop or decide", hint="orchconverge status")
         code = _called(words)
     except OrchConvergeError as error:
@@ -107,12 +99,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _inside() -> str:
-    """What of ours runs this, by its environment or an ancestor's: `env -u` hides nothing. Empty: a person, or a step."""
-    from orchconverge.processes import was_given
+    """What of ours runs this, by its environment or its ancestors: `env -i` hides nothing. Empty: a person, or a step."""
+    from orchconverge.processes import supervised_as, was_given
 
-    if was_given("ORCHCONVERGE_BRIEF"):
+    kinds = supervised_as() - {"steps"}
+    if "minds" in kinds or was_given("ORCHCONVERGE_BRIEF"):
         return "a mind"
-    return "a check or a setup" if was_given("ORCHCONVERGE_INSIDE") else ""
+    return "a check or a setup" if kinds or was_given("ORCHCONVERGE_INSIDE") else ""
 
 
 def _called(words: list[str]) -> int:

@@ -20,13 +20,30 @@ HOMES = {
     "attach": "status",
     "logs": "status",
     "stop": "control",
+    "declare": "target",
+    "amend": "target",
+    "prune": "records",
+    "kill": "records",
+    "harvest": "records",
+    "frontier": "records",
+    "open": "waves",
+    "retry": "waves",
+    "lock": "lock",
+    "graft": "graft",
+    "gc": "gc",
     "report": "chain",
+    "diff": "compare",
+    "overlap": "compare",
+    "matrix": "compare",
     "pushl": "chain",
     "reviewdeep": "chain",
     "copilot": "chain",
     "_step": "chain",
     "ledger": "ledger",
-    "engines": "ledger",
+    "engines": "doctor",
+    "doctor": "doctor",
+    "sessions": "sessions",
+    "trace": "trace",
 }
 """Command -> the module of this package that has it."""
 
@@ -44,7 +61,7 @@ class Lazy(click.Group):
         if home is None:
             return None
         module = importlib.import_module(f"orchconverge.cli.{home}")
-        found = getattr(module, cmd_name.lstrip("_"))
+        found = getattr(module, "open_" if cmd_name == "open" else cmd_name.lstrip("_"))
         assert isinstance(found, click.Command)
         return found
 

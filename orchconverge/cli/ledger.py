@@ -1,8 +1,7 @@
-"""`ledger show|verify|schema`, and the engines there are."""
+"""`ledger show|verify|schema`."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
@@ -47,14 +46,4 @@ def schema() -> int:
     from orchconverge.schema import schemas
 
     print(schemas()["line.schema.json"])
-    return 0
-
-
-@click.command()
-def engines() -> int:
-    """List the engines and which of them are installed."""
-    from orchconverge.adapters.engines import ENGINES
-
-    for name, build in ENGINES.items():
-        print(f"{name:10} {build(os.environ).find() or 'not installed'}")
     return 0

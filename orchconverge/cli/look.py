@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,13 @@ def _recent(ledger: FileLedger) -> list[AnyFact]:
 
     lines = deque(ledger.show(), maxlen=RECENT)
     return [fact for line in lines if not isinstance(fact := decode(line), Damaged | Newer)]
+
+
+def told_by(ledger: FileLedger) -> Iterator[AnyFact]:
+    """Every fact of the ledger, in order; damaged lines and those of a newer version are left out."""
+    from orchconverge.core.upcast import Damaged, Newer, decode
+
+    return (fact for line in ledger.show() if not isinstance(fact := decode(line), Damaged | Newer))
 
 
 def _local(reader: bootstrap.Reader) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orchconverge.app.world import World
     from orchconverge.config import Config, Loaded
     from orchconverge.core.state import Basin
+    from orchconverge.core.target import Criterion
     from orchconverge.core.values import Limits, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,10 +68,12 @@ def loop_options(function: F) -> F:
 @click.option("--allow-dirty", is_flag=True, help="Work here on top of uncommitted changes.")
 @click.option("--approach", "approaches", multiple=True, help="One for each attempt, in order; may be repeated.")
 @click.option("--may-change", multiple=True, metavar="GLOB", help="Tests, CI or hooks that may be changed unflagged.")
+@click.option("--minds", type=click.IntRange(1), help="Minds of an attempt, side by side (1).")
+@click.option("--lock", type=click.Choice(["auto", "person"]), help="Who admits what passed the gate (auto).")
 def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Start: write the goal down as a target, and drive it until its criteria hold or a limit is reached."""
     cwd = bootstrap.here()
-    text, worded = _goal(goal, given.pop("goal_file"))
+    text, worded = goal_of(goal, given.pop("goal_file"))
     for name, value in worded.items():
         if given.get(name) is None:
             given[name] = value
@@ -105,20 +108,26 @@ def resume(basin: str | None, foreground: bool, accepted: bool, **given: Any) ->
         return launch(world, loaded, declared, foreground=foreground, flags=_flags(given))
 
 
-def resumed(world: World, loaded: Loaded, basin: Basin, given: dict[str, Any]) -> Declared:
-    """The run as it was, with what is given now put in its place. Raises `Refused` where nothing is left to do."""
+def resumed(world: World, loaded: Loaded, basin: Basin, given: dict[str, Any], *, again: str = "") -> Declared:
+    """The run as it was, with what is given now put in its place. Raises `Refused` where nothing is left to do.
+
+    ``again`` is a branch that one attempt is to make anew, and no more.
+    """
     from orchconverge.app.control import steps_left, unfinished
     from orchconverge.app.start import Declared
     from orchconverge.core.outlook import outlook
     from orchconverge.core.seen import Now
 
     if basin.run is None:
-        raise Refused(f"{basin.id} was declared and never started", hint="start it again with its goal")
+        raise Refused(f"{basin.id} was declared and never started", hint=f"orchconverge open {basin.id}")
     if not unfinished(basin):
         raise Refused(f"{basin.id} is {basin.phase}", hint="orchconverge status shows it; a new goal is a new start")
+    settings = _resettled(loaded, basin, basin.run.settings, given)
+    if again:
+        settings = replace(settings, loop=False, retries=again)
     run = replace(
         basin.run,
-        settings=_resettled(world, loaded, basin.run.settings, given),
+        settings=settings,
         limits=_relimited(basin.run.limits, given),
         open=True,
         active_started=float("inf"),
@@ -132,9 +141,14 @@ def resumed(world: World, loaded: Loaded, basin: Basin, given: dict[str, Any]) -
     return Declared(basin=basin.id, target=basin.target, settings=run.settings, limits=run.limits)
 
 
-def _resettled(world: World, loaded: Loaded, settings: Settings, given: dict[str, Any]) -> Settings:
-    """The settings of the run, what was given now in their place; of the files only what needs consent, which was asked for."""
+def _resettled(loaded: Loaded, basin: Basin, settings: Settings, given: dict[str, Any]) -> Settings:
+    """The settings of the run, what was given now in their place; of the files only what needs consent, which was asked for.
+
+    What was to end after one wave goes on, but for a wave that was interrupted.
+    """
     changes: dict[str, Any] = {key: getattr(loaded.config, key) for key in WITH_CONSENT if key in loaded.origins}
+    if basin.attempt is None:
+        changes |= {"loop": True, "retries": ""}
     if given.get("interval") is not None:
         changes["interval"] = given["interval"] * 60
     if given.get("attempt_minutes") is not None:
@@ -148,7 +162,7 @@ def _resettled(world: World, loaded: Loaded, settings: Settings, given: dict[str
     settings = replace(settings, **changes)
     engine: str = given.get("engine") or ""
     engines = engine.split(",") if engine else settings.engines
-    return replace(settings, engines=_ready(world, tuple(engines), settings))
+    return replace(settings, engines=ready_engines(tuple(engines), settings))
 
 
 def _relimited(limits: Limits, given: dict[str, Any]) -> Limits:
@@ -167,8 +181,8 @@ def _relimited(limits: Limits, given: dict[str, Any]) -> Limits:
 # --- from words to a request -----------------------------------------------------------------------------------------
 
 
-def _goal(goal: str | None, path: str | None) -> tuple[str, dict[str, float]]:
-    """The goal byte for byte, and the limits that an `/orch` text carries."""
+def goal_of(goal: str | None, path: str | None) -> tuple[str, dict[str, float]]:
+    """The goal byte for byte, and the limits that an `/orch` text carries. Raises `Refused`."""
     from orchconverge.app.start import orch
 
     if path is not None and goal is not None:
@@ -196,8 +210,18 @@ def _goal(goal: str | None, path: str | None) -> tuple[str, dict[str, float]]:
 
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("max_attempts", "max_hours", "interval", "engine", "attempt_minutes", "final")
+    names = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_minutes", "final", "lock")
     return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def criteria_of(root: Path, texts: Sequence[str], *, add_found: bool) -> tuple[Criterion, ...]:
+    """The criteria that were typed, with the conditions, or with ``add_found`` all, that the repository has; else those alone."""
+    from orchconverge.adapters import finder
+
+    found = finder.found(root)
+    typed = tuple(finder.criterion_from(text, found) for text in texts)
+    names = {c.name for c in typed}
+    return typed + tuple(c for c in found if c.name not in names and (c.condition or add_found or not typed))
 
 
 def _split(argv: str) -> tuple[str, ...]:
@@ -208,22 +232,32 @@ def _split(argv: str) -> tuple[str, ...]:
 
 
 def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> Request:
-    from orchconverge.adapters import finder
-    from orchconverge.app.start import Request
     from orchconverge.core.target import Budget
+
+    return replace(
+        request_of(config, given),
+        goal=goal,
+        criteria=criteria_of(world.git.root, given["criteria"], add_found=given["add_found"]),
+        into=given["into"],
+        may_change=(*given["may_change"], *config.may_change),
+        budget=Budget(usd=given["usd"], tokens=given["tokens"]),
+    )
+
+
+def request_of(config: Config, given: dict[str, Any]) -> Request:
+    """How a run is to be made, by what was typed and the settings; what it is for is left open. Raises `Refused`."""
+    from orchconverge.app.start import Request
     from orchconverge.core.values import Settings
 
-    found = finder.found(world.git.root)
-    criteria = tuple(finder.criterion_from(text, found) for text in given["criteria"])
-    names = {c.name for c in criteria}
-    if criteria and given["add_found"]:
-        criteria += tuple(c for c in found if c.name not in names)
-    elif criteria:
-        criteria += tuple(c for c in found if c.condition and c.name not in names)
     argv = _split(given["argv"]) if given["argv"] else ()
     place: Literal["here", "fresh"] | None = given["place"]
     settings = Settings(
-        checkout=str(bootstrap.here()), place=place or "fresh", engines=(), argv=argv, script=given["script"] or ""
+        checkout=str(bootstrap.here()),
+        place=place or "fresh",
+        engines=(),
+        argv=argv,
+        script=given["script"] or "",
+        permissions=config.permissions,
     )
     engines = tuple(part for part in config.engine.split(",") if part)
     if not engines:
@@ -236,22 +270,19 @@ def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> 
             )
         engines = (detected,)
     return Request(
-        goal=goal,
-        criteria=criteria or found,
-        engines=_ready(world, engines, settings),
+        goal="",
+        criteria=(),
+        engines=ready_engines(engines, settings),
         attempts=config.max_attempts or None,
         hours=config.max_hours or None,
         interval=config.interval * 60,
-        into=given["into"],
         place=place,
         minds=config.minds,
         argv=argv,
         script=given["script"] or "",
         allow_dirty=given["allow_dirty"],
         approaches=tuple(given["approaches"]) or config.approaches,
-        may_change=(*given["may_change"], *config.may_change),
         chain=config.final,
-        budget=Budget(usd=given["usd"], tokens=given["tokens"]),
         attempt_seconds=config.attempt_minutes * 60,
         permissions=config.permissions,
         allow=config.allow,
@@ -263,14 +294,29 @@ def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> 
         stall_after=config.stall_after,
         backoff_base=config.backoff_base_seconds,
         backoff_cap=config.backoff_cap_seconds,
+        max_minds=config.max_minds,
+        widen=config.widen,
+        harvest_tries=config.harvest_tries,
+        harvest_minutes=config.harvest_minutes,
     )
 
 
-def _ready(world: World, engines: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
-    """The engines of a chain, each checked as far as can be without a request. Raises `Refused`."""
-    from orchconverge.adapters.engines import ready
+def ready_engines(engines: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """The engines of a chain, each checked as far as can be without a request. Raises `Refused`.
 
-    del world
+    One that is not installed is passed over as long as another can be used.
+    """
+    from orchconverge.adapters.engines import ENGINES, ready
+
+    refused: list[Refused] = []
     for engine in engines:
-        ready(engine.partition(":")[0], os.environ, settings)
+        name = engine.partition(":")[0]
+        try:
+            ready(engine, os.environ, settings)
+        except Refused as refusal:
+            if name not in ENGINES or len(engines) == 1:
+                raise
+            refused.append(refusal)
+    if refused and len(refused) == len(engines):
+        raise refused[0]
     return engines

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from orchconverge.core.events import AnyFact
+from orchconverge.core.events import AnyFact, BranchSpawned
 from orchconverge.core.seen import Key
 from orchconverge.core.target import Sha
+from orchconverge.core.values import Part
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -64,19 +65,31 @@ class EndChecks(Action, frozen=True, kw_only=True):
     """End the checks that run."""
 
 
-class Squash(Action, frozen=True, kw_only=True):
-    """Merge a branch onto the tip in a throwaway worktree, without committing."""
+class Spawn(Action, frozen=True, kw_only=True):
+    """Write this fact unless ``most`` minds run already, in all basins of the repository: counted under the spawn lock."""
 
-    branch: str
-    tip: Sha
+    fact: BranchSpawned
+    most: int
+
+
+class Try(Action, frozen=True, kw_only=True):
+    """Merge a part onto a commit in a throwaway worktree, and make a commit of the result that no ref has."""
+
+    part: Part
+    onto: Sha
+
+
+class Offer(Action, frozen=True, kw_only=True):
+    """Point the proposal's ref at the end of its chain, so that git keeps it."""
+
+    head: Sha
 
 
 class Land(Action, frozen=True, kw_only=True):
-    """Commit exactly this tree on the tip with trailers, and move the target by compare-and-swap."""
+    """Move the target from ``tip`` to ``head``, gated commits of ours, by compare-and-swap."""
 
-    branch: str
     tip: Sha
-    tree: Sha
+    head: Sha
 
 
 class CleanUp(Action, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ EARLIER: Final = 8
 EXCERPT: Final = 1500
 THEIRS: Final = 20
 """How many paths of a person's uncommitted changes are named."""
+CONFLICTS: Final = 40
+"""How many files are named in which earlier work met what was there already."""
 MOST: Final = 48 << 10
 """Bytes at most of everything but goal and rules, so that the tenth attempt's brief is no longer than an engine can take."""
 
@@ -27,7 +29,13 @@ def brief(state: State, basin: Basin, branch: Branch, *, report_path: str, their
 
     ``report_path`` is where it may leave its own word; ``theirs`` are paths whose uncommitted changes are a person's.
     """
-    parts = (_criteria(basin), _approach(basin, branch), _earlier(basin), _residue(state, basin))
+    parts = (
+        _criteria(basin),
+        _approach(basin, branch),
+        _made_before(state, branch),
+        _earlier(basin),
+        _residue(state, basin),
+    )
     told = "\n\n".join(filter(None, parts))
     ruled = f"{_rules(basin, branch, theirs)}\n\n{_report(report_path)}"
     if len(told.encode()) > MOST:  # never the rules: what earlier minds left can be of any length
@@ -77,6 +85,30 @@ def _approach(basin: Basin, branch: Branch) -> str:
     attempt = basin.attempt
     why = f" ({attempt.why})" if attempt is not None and attempt.strategy != "continue" else ""
     return f"# Approach\n\nTake this one, and no other{why}: {branch.approach}"
+
+
+def _made_before(state: State, branch: Branch) -> str:
+    """For a mind that makes again what could not be admitted: the earlier work, as commits alone, and what stood in its way."""
+    before = state.branches.get(branch.retries or "")
+    if before is None or before.head is None:
+        return ""
+    lines = [
+        "# Made before, and not admitted",
+        "",
+        "Your work is to make this again so that it can be admitted: bring what is good in it onto the commit that you",
+        "begin at. That commit may hold more than there was when this was made; none of it may be lost.",
+        f"- What it changed: `git diff {before.base} {before.head}`",
+    ]
+    if before.summary:
+        lines.append(f"- What was said of it, to be checked: {_one_line(before.summary)}")
+    if why := before.refusal or before.failure:
+        lines.append(f"- What stood in its way: {_one_line(why)}")
+    if before.conflicts:
+        lines.append("- Files that both changed, in the same lines:")
+        lines += [f"  - `{clean(path)}`" for path in before.conflicts[:CONFLICTS]]
+    if len(before.conflicts) > CONFLICTS:
+        lines.append(f"  - and {len(before.conflicts) - CONFLICTS} more")
+    return "\n".join(lines)
 
 
 def _earlier(basin: Basin) -> str:

@@ -10,26 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from orchconverge.core import values
 from orchconverge.core.target import BasinId, BranchId, Budget, Criterion, NonBlank, Sha, Termination
-from orchconverge.core.values import (
-    ControllerId,
-    Decision,
-    EndReason,
-    Evidence,
-    Fact,
-    Limit,
-    Limits,
-    Place,
-    Process,
-    Residue,
-    Result,
-    Settings,
-    StepStatus,
-    StopReason,
-    Usage,
-    Verdict,
-    WaitFor,
-)
+from orchconverge.core.values import Fact
 
 
 class BasinDeclared(Fact, frozen=True, kw_only=True, tag="basin.declared"):
@@ -65,7 +48,7 @@ class BasinChecked(Fact, frozen=True, kw_only=True, tag="basin.checked"):
     basin: BasinId
     head: Sha
     tree: Sha
-    results: tuple[Evidence, ...]
+    results: tuple[values.Evidence, ...]
 
 
 class BasinOpened(Fact, frozen=True, kw_only=True, tag="basin.opened"):
@@ -93,7 +76,7 @@ class BasinHarvested(Fact, frozen=True, kw_only=True, tag="basin.harvested"):
     """What the pursuit leaves behind: residue and open questions."""
 
     basin: BasinId
-    residue: Annotated[tuple[Residue, ...], Meta(min_length=1)]
+    residue: Annotated[tuple[values.Residue, ...], Meta(min_length=1)]
     decidedBy: NonBlank
     frontier: tuple[str, ...] = ()
 
@@ -108,7 +91,7 @@ class BranchSpawned(Fact, frozen=True, kw_only=True, tag="branch.spawned"):
     worktree: str
     base: Sha
     engine: NonBlank
-    place: Place
+    place: values.Place
     model: str = ""
     reserve: float | None = None
     retries: BranchId | None = None
@@ -120,7 +103,7 @@ class BranchSearching(Fact, frozen=True, kw_only=True, tag="branch.searching"):
     basin: BasinId
     branch: BranchId
     session: str
-    process: Process
+    process: values.Process
     pane: str = ""
 
 
@@ -129,14 +112,15 @@ class BranchEnded(Fact, frozen=True, kw_only=True, tag="branch.ended"):
 
     basin: BasinId
     branch: BranchId
-    reason: EndReason
+    reason: values.EndReason
     seconds: float
     head: Sha
     exit: int | None = None
     signal: int | None = None
-    usage: Usage | None = None
-    limit: Limit | None = None
+    usage: values.Usage | None = None
+    limit: values.Limit | None = None
     context: Literal["shown", "lost"] | None = None
+    signedOut: bool = False
     error: str = ""
 
 
@@ -147,12 +131,12 @@ class BranchCandidate(Fact, frozen=True, kw_only=True, tag="branch.candidate"):
     branch: BranchId
     head: Sha
     summary: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[values.Evidence, ...]
     commits: Annotated[int, Meta(ge=1)]
-    usage: Usage = Usage()
+    usage: values.Usage = values.Usage()
     admitted: bool = False
     flags: tuple[str, ...] = ()
-    residue: tuple[Residue, ...] = ()
+    residue: tuple[values.Residue, ...] = ()
 
 
 class BranchFailed(Fact, frozen=True, kw_only=True, tag="branch.failed"):
@@ -161,9 +145,9 @@ class BranchFailed(Fact, frozen=True, kw_only=True, tag="branch.failed"):
     basin: BasinId
     branch: BranchId
     reason: NonBlank
-    verdict: Verdict | None = None
-    usage: Usage | None = None
-    residue: tuple[Residue, ...] = ()
+    verdict: values.Verdict | None = None
+    usage: values.Usage | None = None
+    residue: tuple[values.Residue, ...] = ()
 
 
 class BranchGrafted(Fact, frozen=True, kw_only=True, tag="branch.grafted"):
@@ -173,7 +157,7 @@ class BranchGrafted(Fact, frozen=True, kw_only=True, tag="branch.grafted"):
     branch: BranchId
     mergeCommit: Sha
     tree: Sha
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[values.Evidence, ...]
     decidedBy: NonBlank
 
 
@@ -185,35 +169,37 @@ class ResidueGrafted(Fact, frozen=True, kw_only=True, tag="residue.grafted"):
     paths: tuple[str, ...]
     mergeCommit: Sha
     reason: NonBlank
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[values.Evidence, ...]
     decidedBy: NonBlank
     criterion: str | None = None
 
 
 class GraftRefused(Fact, frozen=True, kw_only=True, tag="graft.refused"):
-    """The gate said no; the target is as it was. ``conflicts`` are paths, ``lost`` are criteria."""
+    """The gate said no; the target is as it was. ``lost`` are criteria; ``paths`` or ``commits`` are those of a part."""
 
     basin: BasinId
     branch: BranchId
     tip: Sha
     conflicts: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[values.Evidence, ...] = ()
     paths: tuple[str, ...] = ()
+    commits: tuple[Sha, ...] = ()
+    criterion: str | None = None
     why: str = ""
 
 
 class ProposalMade(Fact, frozen=True, kw_only=True, tag="proposal.made"):
-    """The controller built and gated what could be admitted of a wave."""
+    """What could be admitted of a wave, built on ``tip`` and gated: ``parts`` in order, the branch ``graft`` first, if any."""
 
     basin: BasinId
     tip: Sha
     graft: str
-    parts: tuple[dict[str, Any], ...]
-    refused: tuple[dict[str, Any], ...]
+    parts: tuple[values.Taken, ...]
+    refused: tuple[values.TurnedDown, ...]
     head: Sha
     tree: Sha
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[values.Evidence, ...]
 
 
 class BranchPruned(Fact, frozen=True, kw_only=True, tag="branch.pruned"):
@@ -223,7 +209,7 @@ class BranchPruned(Fact, frozen=True, kw_only=True, tag="branch.pruned"):
     branch: BranchId
     reason: NonBlank
     decidedBy: NonBlank
-    residue: tuple[Residue, ...] = ()
+    residue: tuple[values.Residue, ...] = ()
 
 
 class BranchReconciled(Fact, frozen=True, kw_only=True, tag="branch.reconciled", rename={"was": "from"}):
@@ -234,6 +220,7 @@ class BranchReconciled(Fact, frozen=True, kw_only=True, tag="branch.reconciled",
     to: str
     observed: NonBlank
     was: str = ""
+    mergeCommit: Sha | None = None
 
 
 class FrontierAdded(Fact, frozen=True, kw_only=True, tag="frontier.added", rename={"origin": "from"}):
@@ -271,13 +258,13 @@ class AttemptEnded(Fact, frozen=True, kw_only=True, tag="attempt.ended"):
     basin: BasinId
     attempt: int
     charged: bool
-    result: Result
+    result: values.Result
     head: Sha
     criteria: dict[str, bool]
     progress: int
-    decision: Decision
-    evidence: tuple[Evidence, ...] = ()
-    usage: Usage = Usage()
+    decision: values.Decision
+    evidence: tuple[values.Evidence, ...] = ()
+    usage: values.Usage = values.Usage()
     workConvergence: dict[str, Any] = field(default_factory=dict)
     text: str = ""
 
@@ -313,9 +300,9 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run.started"):
 
     basin: BasinId
     run: NonBlank
-    controller: ControllerId
-    settings: Settings
-    limits: Limits
+    controller: values.ControllerId
+    settings: values.Settings
+    limits: values.Limits
     takesOver: str | None = None
     fingerprint: str = ""
 
@@ -324,7 +311,7 @@ class RunWaiting(Fact, frozen=True, kw_only=True, tag="run.waiting", rename={"re
     """The run stands still, and for what. The key ``for`` of the line is ``reason`` here."""
 
     basin: BasinId
-    reason: WaitFor
+    reason: values.WaitFor
     text: str
     engine: str | None = None
     until: Annotated[datetime, Meta(tz=True)] | None = None
@@ -347,7 +334,7 @@ class RunStopped(Fact, frozen=True, kw_only=True, tag="run.stopped"):
     """The run is over and its controller gone."""
 
     basin: BasinId
-    reason: StopReason
+    reason: values.StopReason
     text: str = ""
 
 
@@ -365,14 +352,14 @@ class StepEnded(Fact, frozen=True, kw_only=True, tag="step.ended"):
 
     round: int
     step: str
-    status: StepStatus
+    status: values.StepStatus
     detail: str
     basin: BasinId | None = None
     url: str | None = None
     commit: Sha | None = None
-    results: tuple[Evidence, ...] = ()
+    results: tuple[values.Evidence, ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
-    usage: Usage | None = None
+    usage: values.Usage | None = None
 
 
 class ReportWritten(Fact, frozen=True, kw_only=True, tag="report.written"):

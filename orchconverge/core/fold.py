@@ -131,7 +131,10 @@ class Fold:
         self._late.clear()
 
     def remember(self, basin: str, evidence: tuple[v.Evidence, ...]) -> None:
-        """Keep answers for reuse within the run."""
+        """Keep answers for reuse within the run; what is asked when none is open is asked anew each time."""
+        run = self.basins[basin].run
+        if run is None or not run.open:
+            return
         known = self.results.setdefault(basin, {})
         for item in evidence:
             known[item.criterion, item.tree, item.place] = item

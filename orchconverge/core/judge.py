@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from orchconverge.core.actions import Action, Check
 from orchconverge.core.seen import Key, Seen
-from orchconverge.core.state import Basin, Past, Run, State
+from orchconverge.core.state import Basin, Branch, Past, Run, State
 from orchconverge.core.target import Criterion, Sha
 from orchconverge.core.values import Evidence, Place
 
@@ -44,11 +44,12 @@ def answers(
         answer = known.get((criterion.name, tree, place)) or seen.answers.get(key := _key(criterion, tree, place, 1))
         if answer is None:
             return Answers(missing=(Check(key=key, commit=commit),))
-        if held is not None and held.met == "yes" and answer.met == "no" and answer.tries == 1:
+        turned = held is not None and held.met == "yes" and answer.met == "no"
+        if held is not None and answer.tries == 1 and answer.met != "error" and (turned or _gone(held, answer)):
             again = seen.answers.get(key := _key(criterion, tree, place, 2))
             if again is None:
                 return Answers(missing=(Check(key=key, commit=commit),))
-            answer = again if again.met != "yes" else replace(again, met="unstable")
+            answer = replace(again, met="unstable") if turned and again.met == "yes" else again
         found.append(_without_lost(held, answer))
     return Answers(evidence=tuple(found))
 
@@ -89,15 +90,53 @@ def percent(basin: Basin, results: Mapping[str, Evidence] | None) -> int:
     return 100 * sum(met(results, c.name) for c in counted) // len(counted) if counted else 0
 
 
+def answered(basin: Basin, head: Sha | None) -> bool:
+    """Whether every criterion of the loop was asked on the target as it stands at ``head``."""
+    tip = basin.tip
+    return tip is not None and tip.head == head and all(c.name in tip.results for c in basin.criteria if c.in_loop)
+
+
 def lost(before: Mapping[str, Evidence], after: Mapping[str, Evidence]) -> tuple[str, ...]:
-    """Criteria that held before and do not hold after."""
-    return tuple(name for name, x in before.items() if x.met == "yes" and not met(after, name))
+    """Criteria that held before and do not hold after, and those of which a test passed that does not any more."""
+    return tuple(
+        name for name, x in before.items() if (x.met == "yes" and not met(after, name)) or _gone(x, after.get(name))
+    )
 
 
-def gained(basin: Basin, before: Mapping[str, Evidence], after: Mapping[str, Evidence]) -> tuple[str, ...]:
+def _gone(before: Evidence, after: Evidence | None) -> frozenset[str]:
+    """The test ids that passed before and do not run or pass now."""
+    return frozenset(before.passed) - frozenset(after.passed if after is not None else ())
+
+
+def both(one: Evidence | None, other: Evidence) -> Evidence:
+    """What is expected where two trees meet one criterion: the tests of both."""
+    if one is None or not one.passed:
+        return other
+    return replace(other, passed=tuple(sorted({*one.passed, *other.passed})))
+
+
+def covered(basin: Basin, branch: Branch) -> str:
+    """Why a candidate has nothing that the target's recorded tip does not: a reason to prune it; empty if it has."""
+    if basin.tip is None:
+        return ""
+    names = {c.name for c in basin.criteria if c.in_loop and not c.condition}
+    held, own = basin.tip.results, [x for x in branch.evidence if x.criterion in names]
+    its = [x for x in own if x.met == "yes"]
+    known = {x.criterion: set(x.passed) for x in held.values()}
+    if not all(met(held, x.criterion) for x in its) or any(set(x.passed) - known.get(x.criterion, set()) for x in own):
+        return ""
+    if not its:
+        return "covered: it meets no criterion"
+    holds = "holds" if len(its) == 1 else "hold"
+    return f"covered: {', '.join(x.criterion for x in its)} {holds} on {basin.target} at {basin.tip.head:.8} already"
+
+
+def gained(
+    criteria: Iterable[Criterion], before: Mapping[str, Evidence], after: Mapping[str, Evidence]
+) -> tuple[str, ...]:
     """Criteria, conditions left out, that hold after and did not before; and ``tests`` whose count of passed ids rose."""
     out = []
-    for criterion in basin.criteria:
+    for criterion in criteria:
         if criterion.condition or not criterion.in_loop:
             continue
         one, other = before.get(criterion.name), after.get(criterion.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -17,7 +16,6 @@ from orchconverge.core.waits import asked
 CELLS: Final = 60
 ORDER: Final = ("tamper", "ledger", "controller", "lock", "verdict", "branch", "error", "limit", "consent", "question")
 """The most urgent first."""
-_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
 class Need(Shown, frozen=True, kw_only=True):
@@ -61,7 +59,7 @@ def needs(
         elif basin.phase == "open":
             found += _stopped(state, basin, run)
     if queued:
-        found.append(_lock(*min(queued, key=lambda pair: waits_since(pair[1]) or now)))
+        found.append(_lock(*min(queued, key=lambda pair: pair[1].candidate_at or now)))
     found += _questions(state)
     return tuple(sorted(found, key=lambda need: ORDER.index(need.kind)))
 
@@ -122,11 +120,9 @@ def _waiting(basin: Basin, run: Run) -> list[Need]:
         sentence, command, kind = f"Answer the verdict on {name}: {said}", _look(basin), "verdict"
     elif waiting.reason == "branch":
         sentence, command, kind = f"{name}: {said}", more, "branch"
-    elif waiting.reason == "limit":
-        sentence, command, kind = f"{name} reached a limit: {said}", f"orchconverge resume {basin.id}", "limit"
     elif waiting.reason == "consent":
         sentence, command, kind = f"Allow a command for {name}: {said}", f"orchconverge resume {basin.id}", "consent"
-    else:  # the lock is told by its queue; quota, disk, memory and network come back by themselves
+    else:  # the lock is told by its queue; quota, disk, memory, network and room come back by themselves
         return []
     return [_need(kind, sentence, command, basin=basin, since=waiting.at)]
 
@@ -191,13 +187,12 @@ def _lock(basin: Basin, branch: Branch) -> Need:
         said = f"Decide {clean(branch.id, 28)} at the lock: it meets no more than {before} of {whole}"
     if branch.flags:
         said += f", {counted(len(branch.flags), 'flag')}"
-    return _need("lock", said, lock_command(basin, branch), basin=basin, branch=branch.id, since=waits_since(branch))
+    return _need("lock", said, lock_command(basin), basin=basin, branch=branch.id, since=waits_since(branch))
 
 
-def lock_command(basin: Basin, branch: Branch) -> str:
-    """What shows a candidate. No command of this version admits one: a person merges its branch by hand."""
-    span = f"{basin.target}...{branch.git_branch}"
-    return f"git diff {span}" if _PLAIN.fullmatch(span) else f"orchconverge logs {branch.id}"
+def lock_command(basin: Basin) -> str:
+    """What shows the head of a basin's queue, and asks."""
+    return f"orchconverge lock {basin.id}"
 
 
 def at_lock(basin: Basin, branch: Branch) -> tuple[int, int]:
@@ -210,7 +205,7 @@ def at_lock(basin: Basin, branch: Branch) -> tuple[int, int]:
 
 def adds(basin: Basin, branch: Branch) -> tuple[str, ...]:
     """The criteria that the gate would count as gained, by the candidate's own tree."""
-    return gained(basin, results(basin), {x.criterion: x for x in branch.evidence})
+    return gained(basin.criteria, results(basin), {x.criterion: x for x in branch.evidence})
 
 
 def _questions(state: State) -> list[Need]:

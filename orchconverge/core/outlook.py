@@ -41,9 +41,16 @@ def outlook(basin: Basin, run: Run, now: Now) -> Outlook:
         return Outlook(decision="SUCCESS", text="all required criteria hold", stop="converged")
     if last is not None and blocked and last.number >= run.first:
         return Outlook(decision="BLOCKED", text=last.text, stop="waiting")
+    again = bool(run.settings.retries) and not (last is not None and last.number >= run.first)
+    if basin.valve == "person" and basin.queue and run.settings.place != "here" and not again:
+        text = f"{counted(len(basin.queue), 'candidate')} at the lock: orchconverge lock {basin.id}"
+        return Outlook(decision="WAITING", text=text, stop="waiting")
     limit = _limit(basin, run, now)
     if limit is not None:
         return limit
+    if not run.settings.loop and last is not None and last.number >= run.first:
+        text = f"one wave was asked for: orchconverge open {basin.id} makes another"
+        return Outlook(decision="ATTEMPT_LIMIT", text=text, stop="limit")
     mine = judge.since(basin.history, run)
     if judge.given_back(mine) >= GIVEN_BACK_AT_MOST:
         text = f"{GIVEN_BACK_AT_MOST} attempts in a row could not be made: {basin.history[-1].text}"
@@ -130,18 +137,24 @@ def _result(
     landed = [b for b in branches if b.phase is Phase.GRAFTED or b.admitted]
     if gained or (landed and (_rose(basin, after) or _moved_on(basin, landed, seen))):
         return "partial_success"
-    if any(b.limit is not None for b in branches) and not landed:
+    if all(b.limit is not None for b in branches) and not landed:
         return "quota"
     if not landed and any(b.id in seen.ends and seen.ends[b.id].strangers for b in branches):
         return "interrupted"
-    never_began = all(b.phase is Phase.FAILED and b.process is None for b in branches)
-    if (never_began or any(b.reason in ("lost", "killed") for b in branches)) and not landed:
+    if not landed and all(_interrupted(b) for b in branches):
         return "interrupted"
     if any(b.verdict is not None for b in branches):
         return "verdict"
     if all(b.phase is Phase.FAILED and (b.exit or b.signal or b.reason is None) for b in branches):
         return "failed"
     return "no_progress"
+
+
+def _interrupted(branch: Branch) -> bool:
+    """Whether its mind was kept from its work, and not by a person who pruned it while it ran."""
+    pruned = branch.phase is Phase.PRUNED and branch.candidate_at is None
+    never_began = branch.phase is Phase.FAILED and branch.process is None
+    return never_began or (branch.reason in ("lost", "killed") and not pruned)
 
 
 def _rose(basin: Basin, after: dict[str, Evidence]) -> bool:
@@ -163,7 +176,8 @@ def _moved_on(basin: Basin, landed: Sequence[Branch], seen: Seen) -> bool:
 
 
 def _given_back(branches: Sequence[Branch], seen: Seen) -> bool:
-    return any(seen.ends[b.id].outcome.context_lost for b in branches if b.id in seen.ends)
+    outcomes = [seen.ends[b.id].outcome for b in branches if b.id in seen.ends]
+    return any(outcome.context_lost or outcome.auth_failed for outcome in outcomes)
 
 
 def _text(result: Result, gained: Sequence[str], missing: Sequence[str], branches: Sequence[Branch], seen: Seen) -> str:
@@ -191,6 +205,8 @@ def _decision(
     success = ended.result == "success"
     if any(b.id in seen.ends and seen.ends[b.id].strangers for b in branches):
         return "BLOCKED"
+    if basin.valve == "person" and not success and any(b.waits for b in branches):
+        return "WAITING"
     if any(b.flags and (b.admitted or b.phase is Phase.CANDIDATE) for b in branches) and _decides(
         basin, branches, success
     ):

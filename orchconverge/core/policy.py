@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from orchconverge.core import events as e
 from orchconverge.core import judge, strategy
 from orchconverge.core.actions import (
@@ -17,11 +19,12 @@ from orchconverge.core.actions import (
     Sleep,
     StartStep,
 )
+from orchconverge.core.admit import NOTHING, record_landed
 from orchconverge.core.outlook import Outlook, outlook
-from orchconverge.core.places import misplaced
+from orchconverge.core.places import misplaced, short_of
 from orchconverge.core.seen import Absent, Ended, Lost, Now, Running, Seen, Starting, TargetSeen, Unknown
 from orchconverge.core.state import Basin, Run, State
-from orchconverge.core.turn import NOTHING, minds_alive, not_begun, stop_minds, turn
+from orchconverge.core.turn import minds_alive, not_begun, stop_minds, turn
 from orchconverge.core.values import Evidence, Place, WaitFor
 
 BEFORE_CONVERGED = ("pushl", "reviewdeep")
@@ -32,6 +35,8 @@ TAMPERED = (
 )
 UNKNOWN_QUOTA = timedelta(minutes=30)
 """How long to wait for a quota whose engine did not say when it comes back."""
+PROBE = timedelta(hours=1)
+"""How long a block that a person has to lift is believed in, before it is tried again: blocks pass."""
 
 
 def decide(state: State, seen: Seen, now: Now) -> list[Action]:
@@ -51,6 +56,8 @@ def decide(state: State, seen: Seen, now: Now) -> list[Action]:
         return [Append(fact=e.SessionOpened(session=session, basin=basin.id, tmux=run.controller.tmux))]
     if seen.fingerprint and seen.target is not None and seen.target.fingerprint not in ("", seen.fingerprint):
         return _wait(basin, "tamper", TAMPERED)
+    if seen.target is not None and seen.target.trespass:
+        return _wait(basin, "branch", seen.target.trespass)
     if basin.attempt is not None:
         return turn(state, seen, now, basin, run, basin.attempt)
     return _between(state, seen, now, basin, run)
@@ -87,8 +94,8 @@ def _waiting(seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
     over = False
     if waiting.until is not None:
         over = now.wall >= waiting.until
-    elif waiting.reason in ("disk", "memory"):
-        over = _short_of(seen) is None
+    elif waiting.reason in ("disk", "memory", "limit"):
+        over = short_of(seen, run) is None
     elif waiting.reason in ("branch", "tamper"):
         if seen.target is None:
             return [LookAtTarget()]
@@ -99,16 +106,6 @@ def _waiting(seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
     if over:
         return [Append(fact=e.RunWoke(basin=basin.id))]
     return NOTHING
-
-
-def _short_of(seen: Seen) -> tuple[WaitFor, str] | None:
-    """What the machine is short of, if anything."""
-    disk, memory = seen.machine.disk_free, seen.machine.memory_free
-    if disk is not None and disk < seen.disk_floor:
-        return "disk", f"{disk >> 20} MiB of disk are free, the floor is {seen.disk_floor >> 20} MiB"
-    if memory is not None and memory < seen.memory_floor:
-        return "memory", f"{memory >> 20} MiB of memory are free, the floor is {seen.memory_floor >> 20} MiB"
-    return None
 
 
 # --- between attempts ------------------------------------------------------------------------------------------------
@@ -126,7 +123,10 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     elsewhere = misplaced(basin, run, target)
     if elsewhere is not None:
         return _wait(basin, "branch", elsewhere)
-    if basin.phase == "open" and (not run.checked or basin.tip is None or basin.tip.head != target.head):
+    unrecorded = record_landed(state, seen, basin, target)
+    if unrecorded:
+        return unrecorded
+    if basin.phase == "open" and (not run.checked or not judge.answered(basin, target.head)):
         return _check_target(state, seen, basin, run, target)
     refused = _refusal(state, basin)
     if refused is not None:
@@ -135,16 +135,16 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     look = outlook(basin, run, now)
     if look.ends:
         return _finish(state, seen, now, basin, run, look)
-    parked = _quota(basin, run, now)
-    if parked is not None:
-        return [Append(fact=parked)]
+    engine = _engine(basin, run, seen, now)
+    if isinstance(engine, e.RunWaiting):
+        return [Append(fact=engine)]
     due = strategy.due(basin, run)
     if now.active < due:
         return [Sleep(until=now.mono + due - now.active)]
-    short = _short_of(seen)
+    short = short_of(seen, run)
     if short is not None:
         return _wait(basin, *short)
-    return [Append(fact=_next_attempt(basin, run, now))]
+    return [Append(fact=_next_attempt(basin, run, now, engine))]
 
 
 def _over(basin: Basin, run: Run) -> bool:
@@ -201,29 +201,39 @@ def _refusal(state: State, basin: Basin) -> str | None:
     return None
 
 
-def _quota(basin: Basin, run: Run, now: Now) -> e.RunWaiting | None:
-    """A wait for the quota of the engine that is next, if it said that there is none left."""
-    following = strategy.following(basin, run).engine.partition(":")[0]
-    if basin.quota is None or basin.quota.engine != following:
-        return None
-    until = basin.quota.until or now.wall + UNKNOWN_QUOTA
-    text = f"{basin.quota.engine} has no quota until {until:%H:%M} UTC. No attempt is charged"
-    return e.RunWaiting(basin=basin.id, reason="quota", text=text, until=until, engine=basin.quota.engine)
+def _engine(basin: Basin, run: Run, seen: Seen, now: Now) -> strategy.Strategy | e.RunWaiting:
+    """The engine that is next, or what to wait for where no engine of the chain can be used."""
+    following = strategy.following(basin, run)
+    found = strategy.engine_for(basin, run, following.engine, now.wall, seen.absent)
+    if found is not None:
+        return found
+    names = [engine.partition(":")[0] for engine in run.settings.engines]
+    limits = [basin.quotas[name] for name in names if name in basin.quotas and name not in run.signed_out | seen.absent]
+    if limits:
+        until = min(limit.until or now.wall + UNKNOWN_QUOTA for limit in limits)
+        engine = next(limit.engine for limit in limits if (limit.until or now.wall + UNKNOWN_QUOTA) == until)
+        text = f"{engine} has no quota until {until:%H:%M} UTC. No attempt is charged"
+        return e.RunWaiting(basin=basin.id, reason="quota", text=text, until=until, engine=engine)
+    text = "; ".join(strategy.unusable(basin, run, name, now.wall, seen.absent) for name in dict.fromkeys(names))
+    return e.RunWaiting(basin=basin.id, reason="blocked", text=f"{text}: put that right", until=now.wall + PROBE)
 
 
-def _next_attempt(basin: Basin, run: Run, now: Now) -> e.AttemptStarted:
+def _next_attempt(basin: Basin, run: Run, now: Now, engine: strategy.Strategy) -> e.AttemptStarted:
     plan = strategy.following(basin, run)
+    if engine.why:  # another engine than the plan's has no context to go on in
+        plan = replace(engine, why=f"{engine.why}; {plan.why}", fresh=True)
     left = run.settings.attemptSeconds
     if run.limits.hours is not None:
         left = min(left, run.limits.hours * 3600 - now.active)
     return e.AttemptStarted(
         basin=basin.id,
         attempt=basin.attempts + 1,
-        strategy=plan.strategy if plan.fresh else "continue",
+        strategy=plan.strategy if plan.fresh or plan.strategy == "wider" else "continue",
         why=plan.why,
-        engine=plan.engine,
-        width=1,
+        engine=engine.engine,
+        width=1 if run.settings.retries else strategy.width(basin, run),
         deadline=max(SMALLEST_DEADLINE, left),
+        retries=run.settings.retries or None,
     )
 
 
@@ -232,8 +242,8 @@ def _next_attempt(basin: Basin, run: Run, now: Now) -> e.AttemptStarted:
 
 def _finish(state: State, seen: Seen, now: Now, basin: Basin, run: Run, look: Outlook) -> list[Action]:
     """Run what is left of the chain, then close. A wait for a person ends the controller without a chain."""
-    if look.stop == "waiting":
-        return [Append(fact=e.RunStopped(basin=basin.id, reason="waiting", text=look.text)), Finish()]
+    if look.stop == "waiting" or (look.stop == "limit" and not run.settings.loop):
+        return [Append(fact=e.RunStopped(basin=basin.id, reason=look.stop, text=look.text)), Finish()]
     chain = basin.chain
     if chain.running is not None:
         return _follow_step(seen, basin, chain.round, chain.running)

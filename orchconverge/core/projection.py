@@ -117,9 +117,9 @@ def project(
         events=tuple(happened(fact) for fact in reversed(recent[-EVENTS_AT_MOST:])),
         controller=alone.controller if alone is not None else Controller(state="none", seen=None),
         quota=tuple(
-            Quota(engine=clean(b.quota.engine), until=b.quota.until)
+            Quota(engine=clean(limit.engine), until=limit.until)
             for b in state.basins.values()
-            if b.quota is not None
+            for limit in b.quotas.values()
         ),
         attach=tuple(one.attach for one in shown if one.attach is not None),
     )
@@ -139,7 +139,7 @@ def _basin(
     command = next((need.command for need in found if need.basin == basin.id), None)
     queued = queue(state, basin)
     if command is None and word == "AT LOCK" and queued:
-        command = lock_command(basin, queued[0])  # its candidate is not the head of the queue
+        command = lock_command(basin)  # its candidate is not the head of the queue
     if word in ("STALLED", "VERDICT") and run is not None and not run.open and not unaccepted(basin):
         command = go_on(basin)
     attempts = f"{basin.charged}/{most.attempts}" if most.attempts is not None else str(basin.charged)
@@ -328,7 +328,7 @@ def _controller(basin: Basin, lease: bool | None, probes: Probes, now: datetime)
 
 def _lock(state: State, now: datetime) -> Lock:
     waiting = [(basin, branch) for basin in state.basins.values() for branch in queue(state, basin)]
-    waiting.sort(key=lambda pair: waits_since(pair[1]) or now)
+    waiting.sort(key=lambda pair: pair[1].candidate_at or now)
     shown = []
     for basin, branch in waiting:
         adds, loses = at_lock(basin, branch)

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from orchconverge.core.target import Sha
-from orchconverge.core.values import Evidence, Limit, Place, Process, Residue, StepStatus, Usage, Verdict
+from orchconverge.core.values import Evidence, Limit, Part, Place, Process, Residue, StepStatus, Usage, Verdict
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -108,14 +108,42 @@ class Work(Answer, frozen=True, kw_only=True):
 
 
 class Squash(Answer, frozen=True, kw_only=True):
-    """The result of `git merge --squash`: a tree, or the paths in conflict."""
+    """What merging work onto a commit gives: a tree, or the paths in conflict."""
 
     tree: Sha | None
     conflicts: tuple[str, ...] = ()
 
 
+class Tried(Answer, frozen=True, kw_only=True):
+    """A part merged onto a commit: ``commit`` is of exactly ``tree`` and no ref has it; or the paths in conflict.
+
+    ``paths`` are the files it changes there.
+    """
+
+    tree: Sha | None
+    commit: Sha | None = None
+    paths: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+class Act(Answer, frozen=True, kw_only=True):
+    """One thing that an agent did, as its engine showed it. ``target`` is a path or a command line.
+
+    ``ok`` is the result that was observed: ``None`` if none was. ``refused``: a permission or a hook of ours said no.
+    """
+
+    kind: Literal["read", "search", "write", "run", "other"]
+    target: str = ""
+    ok: bool | None = None
+    refused: bool = False
+    detail: str = ""
+
+
 class Outcome(Answer, frozen=True, kw_only=True):
-    """What an engine's output says. Nothing here is believed; it explains, counts and continues."""
+    """What an engine's output says. Nothing here is believed; it explains, counts and continues.
+
+    ``acts`` are its tool calls in order, ``stop`` is why it says that it ended, ``summary`` what it claims at the end.
+    """
 
     usage: Usage | None = None
     context: str | None = None
@@ -125,6 +153,9 @@ class Outcome(Answer, frozen=True, kw_only=True):
     error: str = ""
     summary: str = ""
     refused: tuple[str, ...] = ()
+    acts: tuple[Act, ...] = ()
+    stop: str = ""
+    model: str = ""
 
 
 class MindReport(Answer, frozen=True, kw_only=True):
@@ -138,10 +169,12 @@ class MindReport(Answer, frozen=True, kw_only=True):
 
 
 class Machine(Answer, frozen=True, kw_only=True):
-    """What the host has left, in bytes; ``None`` where it cannot be told."""
+    """What the host has left: bytes, and how many more processes and terminals; ``None`` where it cannot be told."""
 
     memory_free: int | None = None
     disk_free: int | None = None
+    pids_free: int | None = None
+    ptys_free: int | None = None
 
 
 class Health(Answer, frozen=True, kw_only=True):
@@ -170,6 +203,18 @@ class MindEnd(Answer, frozen=True, kw_only=True):
     theirs: tuple[str, ...] = ()
 
 
+class Landed(Answer, frozen=True, kw_only=True):
+    """A commit of ours on the target, told by its trailers: of exactly ``tree``, and what of which branch it took."""
+
+    commit: Sha
+    tree: Sha
+    branch: str
+    part: bool = False
+    criterion: str | None = None
+    paths: tuple[str, ...] = ()
+    reason: str = ""
+
+
 class TargetSeen(Answer, frozen=True, kw_only=True):
     """The target branch, and in place the checkout that the run works in."""
 
@@ -177,13 +222,10 @@ class TargetSeen(Answer, frozen=True, kw_only=True):
     tree: Sha | None
     checkout: Checkout | None = None
     fingerprint: str = ""
-
-
-class Landed(Answer, frozen=True, kw_only=True):
-    """A commit of ours on the target: of exactly ``tree``."""
-
-    commit: Sha
-    tree: Sha
+    landed: tuple[Landed, ...] = ()
+    """Commits of ours since the target was checked last, oldest first."""
+    trespass: str = ""
+    """How the target was moved past the gate since then, by no person, in a sentence with what to do."""
 
 
 class StepResult(Answer, frozen=True, kw_only=True):
@@ -214,7 +256,11 @@ class Key(Answer, frozen=True, kw_only=True):
 
 
 class Seen(Answer, frozen=True, kw_only=True):
-    """All that was asked this turn. A missing key or ``None`` is a question not asked yet."""
+    """All that was asked this turn. A missing key or ``None`` is a question not asked yet.
+
+    ``tried`` are parts merged onto commits, ``offered`` is what the proposal's ref names, ``harvesting`` the seconds since
+    the first try of this attempt, ``minds`` how many run in all basins of the repository.
+    """
 
     basin: str
     random: str
@@ -225,9 +271,11 @@ class Seen(Answer, frozen=True, kw_only=True):
     target: TargetSeen | None = None
     answers: Mapping[Key, Evidence] = {}
     spoiled: frozenset[Sha] = frozenset()
-    squashes: Mapping[tuple[str, Sha], Squash] = {}
-    landed: Mapping[str, Landed] = {}
+    tried: Mapping[tuple[Part, Sha], Tried] = {}
+    offered: Sha | None = None
+    harvesting: float = 0.0
     obstacle: str = ""
+    minds: int = 0
     checking: bool = False
     step: Probe | None = None
     step_result: StepResult | None = None
@@ -235,6 +283,7 @@ class Seen(Answer, frozen=True, kw_only=True):
     machine: Machine = Machine()
     sessions: Mapping[str, str] = {}
     contextual: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     memory_floor: int = 0
     disk_floor: int = 0
     fingerprint: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from orchconverge.core.judge import holds
-from orchconverge.core.state import Basin, Branch, Phase, State
+from orchconverge.core.state import Basin, Branch, State
 from orchconverge.core.values import StopReason
 from orchconverge.errors import LIMIT, STALLED, USAGE, WAITING
 
@@ -34,18 +34,18 @@ PHASES: Final[Mapping[str, Sign]] = {
     "CONVERGED": Sign("●", "*", "ended"),
     "KILLED": Sign("✕", "x", "ended"),
 }
-FOR_A_PERSON: Final = frozenset({"lock", "consent", "tamper", "branch", "verdict", "limit", "blocked"})
+FOR_A_PERSON: Final = frozenset({"lock", "consent", "tamper", "branch", "verdict", "blocked"})
 """What a run waits for that does not come by itself."""
-_WAITS: Final = {"lock": "AT LOCK", "verdict": "VERDICT", "blocked": "VERDICT", "limit": "LIMIT"}
+_WAITS: Final = {"lock": "AT LOCK", "verdict": "VERDICT", "blocked": "VERDICT"}
 _STOPS: Final = {"limit": "LIMIT", "stalled": "STALLED", "unsatisfied": "STALLED"}
 
 
 def queue(state: State, basin: Basin) -> tuple[Branch, ...]:
-    """The candidates that only a person admits, in the order they will be shown: under ``lock: auto`` the flagged ones."""
+    """The candidates that only a person admits, in the order in which they came: under ``lock: auto`` the flagged ones."""
     if basin.phase != "open":
         return ()
-    waiting = [b for b in state.branches_of(basin.id) if b.phase is Phase.CANDIDATE and not b.admitted]
-    return tuple(b for b in waiting if basin.lock == "person" or b.flags)
+    waiting = [state.branches[name] for name in basin.queue]
+    return tuple(b for b in waiting if basin.valve == "person" or b.flags)
 
 
 def phase(state: State, basin: Basin, *, lease: bool | None) -> str:
@@ -67,7 +67,7 @@ def phase(state: State, basin: Basin, *, lease: bool | None) -> str:
         return "RUNNING"
     if basin.phase == "converged" or not basin.chain.stale:
         return "FINALIZING"
-    return "AT LOCK" if basin.lock == "person" and queue(state, basin) else "RUNNING"
+    return "AT LOCK" if basin.valve == "person" and queue(state, basin) else "RUNNING"
 
 
 def _closed(state: State, basin: Basin, stopped: StopReason | None) -> str:

@@ -29,6 +29,8 @@ from orchconverge.core.values import (
     Settings,
     StepStatus,
     StopReason,
+    Taken,
+    TurnedDown,
     Usage,
     Verdict,
     WaitFor,
@@ -90,8 +92,30 @@ class Branch(Record, frozen=True, kw_only=True):
     decided_by: str = ""
     decided_at: datetime | None = None
     refused_tips: tuple[Sha, ...] = ()
+    refused_parts: frozenset[tuple[Sha, str | None, tuple[str, ...]]] = frozenset()
+    """(onto, criterion, paths or commits) of what was tried of it and refused."""
     refusal: str = ""
+    conflicts: tuple[str, ...] = ()
+    """The files in which its last refused graft met what was there already."""
+    observed: str = ""
+    retries: str | None = None
+    reserve: float = 0.0
+    active: float = 0.0
+    """The basin's active time when it was spawned, in seconds."""
     spawned_at: datetime | None = None
+    candidate_at: datetime | None = None
+
+    @property
+    def may_run(self) -> bool:
+        """Whether its mind is not known to be gone: a branch can be pruned while its mind runs."""
+        if self.phase is Phase.PRUNED:
+            return self.process is not None and self.reason is None
+        return self.phase in (Phase.SPAWNED, Phase.SEARCHING)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits at the lock."""
+        return self.phase is Phase.CANDIDATE and not self.admitted
 
 
 class Attempt(Record, frozen=True, kw_only=True):
@@ -106,7 +130,10 @@ class Attempt(Record, frozen=True, kw_only=True):
     active: float
     at: datetime | None
     opened: bool = False
+    retries: str | None = None
     branches: tuple[str, ...] = ()
+    refused: tuple[TurnedDown, ...] = ()
+    """What the gate turned down in it."""
 
 
 class Past(Record, frozen=True, kw_only=True):
@@ -133,6 +160,8 @@ class Past(Record, frozen=True, kw_only=True):
     failure: str = ""
     verdict: str = ""
     excerpts: tuple[tuple[str, str], ...] = ()
+    results: int = 1
+    """How many of its branches ended with something to judge."""
 
 
 class Tip(Record, frozen=True, kw_only=True):
@@ -141,6 +170,19 @@ class Tip(Record, frozen=True, kw_only=True):
     head: Sha
     tree: Sha
     results: Mapping[str, Evidence]
+
+
+class Proposal(Record, frozen=True, kw_only=True):
+    """What the controller would admit, built on ``tip`` and gated; it is stale once the target stands elsewhere."""
+
+    tip: Sha
+    graft: str
+    parts: tuple[Taken, ...]
+    refused: tuple[TurnedDown, ...]
+    head: Sha
+    tree: Sha
+    evidence: tuple[Evidence, ...]
+    at: datetime | None
 
 
 class Step(Record, frozen=True, kw_only=True):
@@ -197,6 +239,8 @@ class Run(Record, frozen=True, kw_only=True):
     first: int = 1
     """The ordinal of its first attempt. A run that was taken over goes on with that of the lost one."""
     tampered: bool = False
+    signed_out: frozenset[str] = frozenset()
+    """Engines that said that nobody is signed in there."""
     epoch: int = 1
     """Counts the runs that were not taken over: answers of checks are shared within one, never across."""
     fingerprint: str = ""
@@ -254,16 +298,29 @@ class Basin(Record, frozen=True, kw_only=True):
     session: str | None = None
     chain: Chain = Chain()
     residue: tuple[Residue, ...] = ()
+    queue: tuple[str, ...] = ()
+    """The candidates that wait at the lock, in the order in which they came."""
+    proposal: Proposal | None = None
+    merges: tuple[Sha, ...] = ()
+    """The commits of ours on the target that are on record, in order."""
+    parts_landed: int = 0
+    parts_refused: int = 0
     usage: Usage = Usage()
     report: str | None = None
     amended: int = 0
     """How many attempts had been made when a person last amended the target, or accepted what was made."""
-    quota: Limit | None = None
+    quotas: Mapping[str, Limit] = {}
+    """Engine -> what it said of its quota when that was used up."""
 
     @property
     def running(self) -> Run | None:
         """The open run, if there is one."""
         return self.run if self.run is not None and self.run.open else None
+
+    @property
+    def valve(self) -> Literal["auto", "person"]:
+        """Who admits: as the newest run was started, else as the target was declared."""
+        return (self.run.settings.lock if self.run is not None else None) or self.lock
 
     @property
     def charged(self) -> int:

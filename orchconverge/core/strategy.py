@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -22,7 +23,10 @@ APPROACHES: Final = (
 """Shipped approaches, in the order they are tried. Changing the approach each attempt is the largest lever measured."""
 
 LADDER: Final = ("fresh context", "wider", "next engine", "stop")
-"""The rungs of an escalation. `wider` needs more than one mind a wave, `next engine` a chain of engines."""
+"""The rungs of an escalation. In place there is a context to leave and no room for more minds; in worktrees it is the other
+way round. `next engine` needs a chain of engines."""
+WIDTHS: Final = (1, 2, 3, 5, 8)
+"""How wide a wave grows by itself: wider than that costs runs and gains hardly any time."""
 
 
 class Strategy(Struct, frozen=True, kw_only=True):
@@ -37,14 +41,16 @@ class Strategy(Struct, frozen=True, kw_only=True):
 
 def rungs(run: Run) -> tuple[str, ...]:
     """The rungs that this run can climb."""
-    wide = run.settings.minds > 1
-    chained = len(run.settings.engines) > 1
-    return tuple(r for r in LADDER if (r != "wider" or wide) and (r != "next engine" or chained))
+    here = run.settings.place == "here"
+    without = {"wider" if here or run.settings.widen != "stall" else "", "fresh context" if not here else ""}
+    if len(run.settings.engines) == 1:
+        without.add("next engine")
+    return tuple(rung for rung in LADDER if rung not in without)
 
 
 def approach(basin: Basin, run: Run, number: int) -> str:
-    """The approach of attempt ``number``: the target's own list, else the run's, else the shipped one, round and round."""
-    listed = basin.approaches or run.settings.approaches or APPROACHES
+    """The approach of branch ``number``: of the run's own list, else the target's, else the shipped one, round and round."""
+    listed = run.settings.approaches or basin.approaches or APPROACHES
     return listed[(number - 1) % len(listed)]
 
 
@@ -64,6 +70,87 @@ def following(basin: Basin, run: Run) -> Strategy:
         engine = run.settings.engines[steps % len(run.settings.engines)]
     at_once = unsuccessful % run.settings.stallAfter == 0
     return Strategy(strategy=rung, why=why, engine=engine, fresh=at_once, stop=rung == "stop")
+
+
+def engine_for(basin: Basin, run: Run, wanted: str, now: datetime, absent: frozenset[str]) -> Strategy | None:
+    """The engine of the chain that the next attempt gets in place of ``wanted``, and why; ``None`` if none can be used now.
+
+    Passed over are engines that are not installed, where nobody is signed in, without quota until later, and, as far as
+    there are others, one for each attempt in a row that failed as a process.
+    """
+    chain = run.settings.engines
+    failed = 0
+    for past in reversed(since(basin.history, run)):
+        if past.result != "failed":
+            break
+        failed += 1
+    first = (chain.index(wanted) + failed) % len(chain)
+    for engine in (*chain[first:], *chain[:first]):
+        why = unusable(basin, run, engine, now, absent)
+        if not why:
+            passed = unusable(basin, run, wanted, now, absent) or ("it failed" if engine != wanted else "")
+            return Strategy(strategy="next engine" if passed else "continue", why=passed, engine=engine)
+    return None
+
+
+def unusable(basin: Basin, run: Run, engine: str, now: datetime, absent: frozenset[str]) -> str:
+    """Why an engine cannot be used now; empty if it can."""
+    name = engine.partition(":")[0]
+    limit = basin.quotas.get(name)
+    if name in absent:
+        return f"{name} is not installed"
+    if name in run.signed_out:
+        return f"{name} is not signed in"
+    if limit is not None and (limit.until is None or limit.until > now):
+        return f"{name} has no quota"
+    return ""
+
+
+def failures(basin: Basin) -> dict[str, int]:
+    """Per criterion, how many branches had a result that did not bring it onto the target: how stubborn it is."""
+    counted: dict[str, int] = {}
+    for past in basin.history:
+        for name, held in past.criteria.items():
+            counted[name] = 0 if held else counted.get(name, 0) + past.results
+    return counted
+
+
+def width(basin: Basin, run: Run) -> int:
+    """How many minds the next attempt has: as asked for, more where it stalls, never more than budget and limits allow."""
+    settings, limits = run.settings, run.limits
+    if settings.place == "here":
+        return 1
+    wanted = settings.minds
+    stubborn = max((n for name, n in failures(basin).items() if name in {c.name for c in basin.counted}), default=0)
+    by_failures = max(w for w in WIDTHS if w <= 1 + -(-stubborn // 4))
+    if settings.widen.isdigit():
+        wanted = int(settings.widen)
+    elif settings.widen == "f4":
+        wanted = max(wanted, by_failures)
+    else:
+        steps = _steps_wider(basin, run)
+        wider = [w for w in WIDTHS if w > wanted][:steps]
+        wanted = max([wanted, *wider, *([by_failures] if steps else [])])
+    if limits.minds is not None:
+        wanted = min(wanted, limits.minds - basin.branches)
+    one, spent = reserve(basin), basin.usage.usd or 0.0
+    if one and limits.usd is not None:
+        wanted = min(wanted, int((limits.usd - spent) / one))
+    return max(1, wanted)
+
+
+def _steps_wider(basin: Basin, run: Run) -> int:
+    """How far the rung `wider` is climbed: one step with each attempt on it, and it stays that wide on the rungs above."""
+    ladder, stall = rungs(run), run.settings.stallAfter
+    if "wider" not in ladder:
+        return 0
+    on_it = flat(since(basin.history, run)) - (ladder.index("wider") + 1) * stall + 1
+    return max(0, min(on_it, stall))
+
+
+def reserve(basin: Basin) -> float | None:
+    """What one mind is taken to cost, in dollars, before it is started: the mean of those that ended."""
+    return basin.usage.usd / basin.branches if basin.usage.usd and basin.branches else None
 
 
 def _last(basin: Basin) -> str:
@@ -87,8 +174,11 @@ def backoff(basin: Basin, run: Run) -> float:
 
 
 def due(basin: Basin, run: Run) -> float:
-    """The active time, in seconds, at which the next attempt may start: interval from start to start, or the backoff."""
-    if not basin.history:
+    """The active time, in seconds, at which the next attempt may start: interval from start to start, or the backoff.
+
+    A single wave that a person asked for starts at once.
+    """
+    if not basin.history or not run.settings.loop:
         return 0.0
     last = basin.history[-1]
     by_interval = last.active_started + run.settings.interval if last.charged else 0.0

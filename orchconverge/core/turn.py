@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from orchconverge.core import events as e
 from orchconverge.core import judge
 from orchconverge.core.actions import (
     Action,
     Append,
-    CleanUp,
     EndMind,
     KillMind,
-    Land,
     LookAtTarget,
     LookAtWork,
     ReadMind,
-    Squash,
+    Spawn,
     StartMind,
 )
+from orchconverge.core.admit import NOTHING, admit, close
 from orchconverge.core.flags import flags, matches
-from orchconverge.core.outlook import judged
-from orchconverge.core.places import misplaced
-from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, TargetSeen, Work
+from orchconverge.core.places import misplaced, short_of
+from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, Work
 from orchconverge.core.state import UNSETTLED, Attempt, Basin, Branch, Phase, Run, State
-from orchconverge.core.strategy import approach
+from orchconverge.core.strategy import approach, reserve
 from orchconverge.core.target import Sha
 from orchconverge.core.values import EndReason, Place, Process, Usage
 
-NOTHING: list[Action] = []
-OBSTACLE_SEEN_BY_GIT_ALONE = timedelta(minutes=5)
-"""How long to wait where a target cannot be moved for a reason that only another try can see gone."""
 NO_PROCESS = Process(boot="", pid=0, start=0)
 
 
@@ -39,48 +33,61 @@ def turn(state: State, seen: Seen, now: Now, basin: Basin, run: Run, attempt: At
     """The next actions of the running attempt. Empty: something is under way and its end will wake us."""
     if not attempt.opened:
         return [Append(fact=e.BasinOpened(basin=basin.id, wave=attempt.number))]
-    if len(attempt.branches) < attempt.width:
-        return _spawn(state, seen, basin, run, attempt)
     branches = [state.branches[b] for b in attempt.branches]
-    for branch in branches:
-        if branch.phase in UNSETTLED:
-            actions = _follow(state, seen, basin, run, branch)
-            if actions:
-                return actions
-    if any(branch.phase in UNSETTLED for branch in branches):
-        return NOTHING
-    return _admit(state, seen, now, basin, run, branches) or _close(state, seen, now, basin, run, branches)
+    actions = [action for branch in branches for action in _follow(state, seen, basin, run, branch)]
+    under_way = any(branch.phase in UNSETTLED or branch.may_run for branch in branches)
+    wanting = len(branches) < attempt.width and not any(branch.limit is not None for branch in branches)
+    if wanting:  # one mind without quota is told for all: the rest of the wave is not started
+        actions += _spawn(state, seen, basin, run, attempt, branches, alone=not under_way)
+    if actions or under_way or wanting:
+        return actions
+    return admit(state, seen, now, basin, run, branches) or close(state, seen, now, basin, run, branches)
 
 
-def _spawn(state: State, seen: Seen, basin: Basin, run: Run, attempt: Attempt) -> list[Action]:
+def _spawn(
+    state: State, seen: Seen, basin: Basin, run: Run, attempt: Attempt, branches: Sequence[Branch], *, alone: bool
+) -> list[Action]:
+    """What starts the rest of the wave, as far as there is room for it. All minds of a wave begin at one recorded base."""
+    short = short_of(seen, run)
+    if short is not None:
+        return [Append(fact=e.RunWaiting(basin=basin.id, reason=short[0], text=short[1]))] if alone else NOTHING
     if seen.target is None:
         return [LookAtTarget()]
     elsewhere = misplaced(basin, run, seen.target)
     if elsewhere is not None or seen.target.head is None:
-        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=elsewhere or ""))]
+        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=elsewhere or ""))] if alone else NOTHING
     context = _context(state, seen, basin, run, attempt)
     if context is not None:
         return [Append(fact=context)]
+    most = run.settings.maxMinds
+    room = range(min(attempt.width - len(branches), most - seen.minds))
+    base = branches[0].base if branches else seen.target.head
+    return [Spawn(fact=_spawned(seen, basin, run, attempt, base=base, nth=nth), most=most) for nth in room]
+
+
+def _spawned(seen: Seen, basin: Basin, run: Run, attempt: Attempt, *, base: Sha, nth: int) -> e.BranchSpawned:
     here = run.settings.place == "here"
     name, _, model = attempt.engine.partition(":")
-    number = basin.branches + 1
-    fact = e.BranchSpawned(
+    number = basin.branches + 1 + nth
+    return e.BranchSpawned(
         basin=basin.id,
         branch=f"{basin.id}.{number}",
-        approach=approach(basin, run, attempt.number),
-        gitBranch=basin.target if here else f"orchconverge/m-{_short(seen)}",
-        worktree=run.settings.checkout if here else f"{seen.trees}/m-{_short(seen)}",
-        base=seen.target.head,
+        approach=approach(basin, run, number),
+        gitBranch=basin.target if here else f"orchconverge/m-{_short(seen, nth)}",
+        worktree=run.settings.checkout if here else f"{seen.trees}/m-{_short(seen, nth)}",
+        base=base,
         engine=name,
         model=model,
         place=run.settings.place,
+        reserve=reserve(basin),
+        retries=attempt.retries,
     )
-    return [Append(fact=fact)]
 
 
-def _short(seen: Seen) -> str:
-    """A random id for names of ours: no number, so that nothing tells a mind of another."""
-    return seen.random.replace("-", "")[:12]
+def _short(seen: Seen, nth: int) -> str:
+    """A random id for names of ours, another for each mind of a wave: no number, so that nothing tells a mind of another."""
+    whole = f"{int(seen.random.replace('-', ''), 16) * (2 * nth + 1):032x}"
+    return whole[-32:-20]
 
 
 def _context(state: State, seen: Seen, basin: Basin, run: Run, attempt: Attempt) -> e.SessionContext | None:
@@ -106,7 +113,11 @@ def _follow(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
     """What an unsettled branch needs next."""
     if branch.phase is Phase.ENDED:
         return _verify(state, seen, basin, run, branch)
+    if not branch.may_run:
+        return NOTHING
     probe = seen.probes.get(branch.id)
+    if branch.phase is Phase.PRUNED and isinstance(probe, Running):
+        return [EndMind(branch=branch.id)]
     if branch.phase is Phase.SPAWNED:
         return _start(seen, branch, probe)
     if isinstance(probe, Ended | Lost | Absent):
@@ -146,6 +157,7 @@ def _ended(basin: Basin, branch: Branch, probe: Ended | Lost | Absent, end: Mind
         signal=found.signal,
         usage=end.outcome.usage,
         limit=end.outcome.limit,
+        signedOut=end.outcome.auth_failed,
         context="lost" if end.outcome.context_lost else "shown" if end.outcome.context else None,
         error=_explained(end, found),
     )
@@ -226,10 +238,16 @@ def _not_a_candidate(branch: Branch, end: MindEnd, work: Work) -> str:
         return f"its head {work.head:.8} does not descend from its base {branch.base:.8}; its commits are kept"
     kept = f"; what it left uncommitted is kept: {', '.join(end.leftovers[:5])}" if end.leftovers else ""
     if not work.commits:
-        return f"committed nothing{_how(branch)}{kept}"
+        return f"committed nothing{_how(branch)}{kept}{_said(branch, end)}"
     if not work.changed:
         return f"its commits change nothing{_how(branch)}{kept}"
     return ""
+
+
+def _said(branch: Branch, end: MindEnd) -> str:
+    """The last words of a mind that tried and could not: what a hook or git said to its commit is among them."""
+    said = " ".join(end.outcome.summary.split())[-300:]
+    return f"; it said last: {said}" if said and (end.leftovers or branch.exit) else ""
 
 
 def _how(branch: Branch) -> str:
@@ -245,102 +263,17 @@ def _how(branch: Branch) -> str:
     return f", exit {branch.exit}{said}" if branch.exit else f", though it ended by itself{said}"
 
 
-def _admit(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches: Sequence[Branch]) -> list[Action]:
-    """Graft the plain case: one candidate, not flagged, gated on the squashed tree at the target's tip."""
-    if basin.lock != "auto" or run.settings.place == "here":
-        return NOTHING
-    for branch in branches:
-        if branch.phase is Phase.CANDIDATE and not branch.admitted and not branch.flags:
-            if seen.target is None:
-                return [LookAtTarget()]
-            tip = seen.target.head
-            if tip is None or tip in branch.refused_tips:
-                continue
-            return _graft(state, seen, now, basin, run, branch, seen.target, tip)
-    return NOTHING
-
-
-def _graft(
-    state: State, seen: Seen, now: Now, basin: Basin, run: Run, branch: Branch, target: TargetSeen, tip: Sha
-) -> list[Action]:
-    """One step of a graft. A commit that a lost controller made already was found by its trailer, and is taken as is."""
-    landed = seen.landed.get(branch.id)
-    if landed is None and (basin.tip is None or basin.tip.head != tip):
-        return _recheck(state, seen, basin)
-    squash = seen.squashes.get((branch.id, tip))
-    tree = landed.tree if landed is not None else squash.tree if squash is not None else None
-    if tree is None and squash is None:
-        return [Squash(branch=branch.id, tip=tip)]
-    if tree is None or basin.tip is None:
-        conflicts = squash.conflicts if squash is not None else ()
-        return [Append(fact=e.GraftRefused(basin=basin.id, branch=branch.id, tip=tip, conflicts=conflicts))]
-    before = basin.tip.results
-    expected = {**before, **{x.criterion: x for x in branch.evidence if x.met == "yes"}}
-    criteria = [c for c in basin.criteria if c.in_loop]
-    commit = landed.commit if landed is not None else tip
-    found = judge.answers(state, seen, criteria=criteria, tree=tree, commit=commit, place="fresh", before=expected)
-    if found.missing:
-        return list(found.missing)
-    after = {x.criterion: x for x in found.evidence}
-    gone = judge.lost(expected, after)
-    if landed is None and (gone or not judge.gained(basin, before, after)):
-        why = f"lost: {', '.join(gone)}" if gone else "it gains no criterion"
-        fact = e.GraftRefused(basin=basin.id, branch=branch.id, tip=tip, lost=gone, evidence=found.evidence, why=why)
-        return [Append(fact=fact)]
-    if landed is None and seen.obstacle:
-        seen_again = misplaced(basin, run, target, landing=True) is not None
-        until = None if seen_again else now.wall + OBSTACLE_SEEN_BY_GIT_ALONE
-        return [Append(fact=e.RunWaiting(basin=basin.id, reason="branch", text=seen.obstacle, until=until))]
-    if landed is None:
-        return [Land(branch=branch.id, tip=tip, tree=tree)]
-    grafted = e.BranchGrafted(
-        basin=basin.id,
-        branch=branch.id,
-        mergeCommit=landed.commit,
-        tree=tree,
-        evidence=found.evidence,
-        decidedBy="auto: nothing lost, at least one criterion gained",
-    )
-    return [Append(fact=grafted)]
-
-
-def _recheck(state: State, seen: Seen, basin: Basin) -> list[Action]:
-    """Run the criteria on the target's tip where it moved since they were run."""
-    target = seen.target
-    if target is None or target.head is None or target.tree is None:
-        return [LookAtTarget()]
-    before = basin.tip.results if basin.tip is not None else None
-    criteria = [c for c in basin.criteria if c.in_loop]
-    found = judge.answers(
-        state, seen, criteria=criteria, tree=target.tree, commit=target.head, place="fresh", before=before
-    )
-    if found.missing:
-        return list(found.missing)
-    fact = e.BasinChecked(basin=basin.id, head=target.head, tree=target.tree, results=found.evidence)
-    return [Append(fact=fact)]
-
-
-def _close(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches: Sequence[Branch]) -> list[Action]:
-    """Judge the attempt on the target's tip and end it."""
-    if seen.target is None:
-        return [LookAtTarget()]
-    if run.settings.place != "here" and basin.tip is not None and seen.target.head not in (None, basin.tip.head):
-        return _recheck(state, seen, basin)
-    ends = judged(basin, run, now, branches, seen)
-    return [Append(fact=ends), *(CleanUp(branch=b.id) for b in branches)]
-
-
 def stop_minds(state: State, seen: Seen, attempt: Attempt, *, at_once: bool) -> list[Action]:
     """End the minds of the running attempt, with their time to end themselves or without; record the ends."""
     actions: list[Action] = []
     for name in attempt.branches:
         branch = state.branches[name]
-        if branch.phase not in (Phase.SPAWNED, Phase.SEARCHING):
+        if not branch.may_run:
             continue
         probe = seen.probes.get(name)
         if isinstance(probe, Running):
             actions.append(KillMind(branch=name) if at_once else EndMind(branch=name))
-        elif branch.phase is Phase.SEARCHING and isinstance(probe, Ended | Lost | Absent):
+        elif branch.phase is not Phase.SPAWNED and isinstance(probe, Ended | Lost | Absent):
             end = seen.ends.get(name)
             basin = state.basins[branch.basin]
             actions.append(ReadMind(branch=name) if end is None else Append(fact=_ended(basin, branch, probe, end)))
@@ -352,8 +285,8 @@ def stop_minds(state: State, seen: Seen, attempt: Attempt, *, at_once: bool) -> 
 def minds_alive(state: State, seen: Seen, attempt: Attempt) -> bool:
     """Whether a mind of the attempt may still run."""
     for name in attempt.branches:
-        phase, probe = state.branches[name].phase, seen.probes.get(name)
-        if phase is Phase.SEARCHING or (phase is Phase.SPAWNED and not isinstance(probe, Absent)):
+        branch, probe = state.branches[name], seen.probes.get(name)
+        if branch.may_run and not (branch.phase is Phase.SPAWNED and isinstance(probe, Absent)):
             return True
     return False
 

@@ -110,11 +110,55 @@ class ControllerId(Value, frozen=True, kw_only=True):
     socket: str = ""
 
 
+class Part(Value, frozen=True, kw_only=True):
+    """What is taken of a branch: its commits or paths that meet one criterion, or, if neither is named, all of it."""
+
+    branch: str
+    criterion: str | None = None
+    commits: tuple[Sha, ...] = ()
+    paths: tuple[str, ...] = ()
+    patch: bytes = b""
+    """Of its paths only these hunks, as a person chose them: a diff for `git apply`. It is never recorded."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the branch as it is."""
+        return not self.commits and not self.paths
+
+
+class Taken(Value, frozen=True, kw_only=True):
+    """A part that passed the gate: ``commit``, of exactly ``tree``, stands on the one taken before it or on the tip.
+
+    ``paths`` are the files it changes, ``gains`` the criteria that hold by it and did not before.
+    """
+
+    part: Part
+    commit: Sha
+    tree: Sha
+    paths: tuple[str, ...] = ()
+    gains: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+
+class TurnedDown(Value, frozen=True, kw_only=True):
+    """A part that the gate refused on ``onto``: ``conflicts`` are paths, ``lost`` criteria."""
+
+    part: Part
+    onto: Sha
+    conflicts: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    why: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All that a resume needs to go on as the run was started. Times in seconds.
 
     ``checkout`` is the top of the caller's working tree, ``base`` the commit that the target was declared on, ``onto`` the
     ref that it is meant to be merged into one day. ``env`` are the names of further variables that minds and checks get.
+    ``lock`` is who admits in this run, where it is not as the target was declared. ``minds`` is the width of a wave,
+    ``maxMinds`` how many may run at once in all basins of the repository. Without ``loop`` the run ends after one wave;
+    ``retries`` names the branch that its one attempt is to make anew.
     """
 
     checkout: str
@@ -126,7 +170,7 @@ class Settings(Value, frozen=True, kw_only=True):
     minds: int = 1
     widen: str = "stall"
     approaches: tuple[str, ...] = ()
-    lock: Literal["auto", "person"] = "auto"
+    lock: Literal["auto", "person"] | None = None
     attemptSeconds: float = 3600.0
     chain: tuple[str, ...] = ("pushl", "reviewdeep", "copilot", "report")
     permissions: Literal["default", "skip"] = "default"
@@ -141,6 +185,11 @@ class Settings(Value, frozen=True, kw_only=True):
     report: Literal["commit", "file", "state"] = "commit"
     base: str = ""
     onto: str = ""
+    maxMinds: int = 8
+    loop: bool = True
+    retries: str = ""
+    harvestTries: int = 12
+    harvestMinutes: float = 10.0
 
 
 class Limits(Value, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ SHORT = 100
 """Cells of a reason that somebody else wrote, in a line of ours."""
 WHOLE = 2000
 """Cells of a question to a person: it is shown whole, and this only stops a mind from filling the screen."""
-NEVER_STARTED = "start it again with its goal"
+NEVER_STARTED = "start it with orchconverge open"
 
 
 class Wait(NamedTuple):
@@ -117,12 +117,14 @@ def _parked(basin: Basin, run: Run, now: datetime) -> Wait:
 
 def _attempt(state: State, basin: Basin, attempt: Attempt, now: datetime) -> Wait:
     branches = [state.branches[b] for b in attempt.branches]
-    if len(branches) < attempt.width:
-        return Wait("mind", f"attempt {attempt.number}, its {'mind starts' if attempt.width == 1 else 'minds start'}")
+    missing = attempt.width - len(branches)
     searching = [b for b in branches if b.phase in (Phase.SPAWNED, Phase.SEARCHING)]
+    if missing and not searching:
+        return Wait("mind", f"attempt {attempt.number}, its {'mind starts' if attempt.width == 1 else 'minds start'}")
     if searching:
         until = _deadline(attempt, searching)
         what = f"wave of {attempt.width} ends" if attempt.width > 1 else f"attempt {attempt.number} ends"
+        what += f", {missing} of it {'waits' if missing == 1 else 'wait'} for room" if missing else ""
         latest = ""
         if until is not None:
             left = (until - now).total_seconds()

@@ -2,12 +2,14 @@
 
 from orchconverge.core.seen import (
     Absent,
+    Act,
     Answer,
     Checkout,
     Commit,
     Ended,
     Exit,
     Health,
+    Landed,
     Lost,
     Machine,
     MindReport,
@@ -26,6 +28,7 @@ from orchconverge.ports.record import Exports, Journal, Lease, Leases, Ledger, S
 
 __all__ = [
     "Absent",
+    "Act",
     "Answer",
     "Brief",
     "Checkout",
@@ -39,6 +42,7 @@ __all__ = [
     "Health",
     "Host",
     "Journal",
+    "Landed",
     "Launch",
     "Lease",
     "Leases",

@@ -6,8 +6,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from orchconverge.core.seen import Checkout, Squash, Work
+from orchconverge.core.overlap import Claim, Difference, Merge
+from orchconverge.core.seen import Checkout, Landed, Squash, Work
 from orchconverge.core.target import Sha
+
+
+class Comparing(Protocol):
+    """Attempts side by side. Full ids only; nothing is written, not even an object."""
+
+    def commits(self, heads: Mapping[str, Sha | None]) -> Mapping[str, Sha]:
+        """Those of these branches whose commit is there: the head that was recorded, else what its keep-ref holds."""
+
+    def fork(self, one: Sha, other: Sha) -> Sha | None:
+        """The newest commit that both descend from; ``None`` without common history."""
+
+    def difference(self, old: Sha, new: Sha, *, patch: bool) -> Difference:
+        """How ``new`` differs from ``old``, renames found. Raises `Failed` if one is not there."""
+
+    def claims(self, ranges: Sequence[tuple[Sha, Sha]]) -> tuple[tuple[Claim, ...], ...]:
+        """What each head claims of its base, for each (base, head). Raises `Failed` if one is not there."""
+
+    def merge_pairs(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Merge, ...]:
+        """Whether each two merge, and in which files they conflict."""
 
 
 class Git(Protocol):
@@ -16,8 +36,15 @@ class Git(Protocol):
     root: Path
     common_dir: Path
 
+    @property
+    def compare(self) -> Comparing:
+        """What is asked of attempts side by side."""
+
     def identity(self) -> bool:
         """Whether git knows who commits here. Else the commits of minds and persons fail; our own have a name of ours."""
+
+    def author(self) -> Mapping[str, str]:
+        """The variables that tell git who commits here, as it would find them itself; empty if it knows nobody."""
 
     def resolve(self, ref: str) -> Sha | None:
         """The commit that a ref or id names, or ``None``."""
@@ -52,6 +79,12 @@ class Git(Protocol):
     def include(self, path: Path) -> tuple[str, ...]:
         """Copy the untracked files that `.worktreeinclude` names into a tree of ours; returns their paths."""
 
+    def fill(self, path: Path) -> tuple[str, ...]:
+        """Fill the submodules that are initialised here into a tree of ours, without network; returns why others stay empty.
+
+        Raises `Refused` for a tree in which a kill left one half filled: it is to be made again.
+        """
+
     def made(self, path: Path) -> str:
         """What tells a worktree of ours from one that was removed and added again at the same place. Raises `Failed`."""
 
@@ -67,8 +100,39 @@ class Git(Protocol):
     def snapshot(self, path: Path, name: str) -> Sha | None:
         """Commit what is uncommitted at ``path`` onto the keep-ref ``name``; index and tree stay as they are."""
 
-    def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
-        """In a throwaway worktree at ``path`` on ``tip``: `git merge --squash head`; on success it holds that tree."""
+    def commit_all(self, path: Path, message: str, *, marker: str, without: Sequence[str] = ()) -> Sha | None:
+        """Commit what is uncommitted at ``path`` where its HEAD is, but the paths ``without``; ``None`` if that is nothing.
+
+        The reflog has it under the action ``marker``. Other repositories below ``path`` are left out. Raises `Failed`.
+        """
+
+    def squash(
+        self,
+        path: Path,
+        *,
+        tip: Sha,
+        head: Sha,
+        base: Sha | None = None,
+        commits: Sequence[Sha] = (),
+        paths: Sequence[str] = (),
+        patch: bytes = b"",
+    ) -> Squash:
+        """What a branch gives on ``tip``, in a throwaway worktree at ``path``: all of it, as `git merge --squash` does.
+
+        Or only some of its ``commits``, one after another, or what ``base..head`` changes in some ``paths``, or a ``patch``.
+        """
+
+    def patch(self, old: Sha, new: Sha, paths: Sequence[str]) -> bytes:
+        """The diff of some paths, for `git apply`."""
+
+    def landed(self, basin: str, *, since: Sha, head: Sha) -> Sequence[Landed]:
+        """The grafts of a basin after ``since`` up to ``head``, by their trailers, oldest first."""
+
+    def changed(self, old: Sha, new: Sha) -> tuple[str, ...]:
+        """The paths in which two commits differ."""
+
+    def offer(self, basin: str, commit: Sha) -> None:
+        """Point ``refs/orchconverge/proposal/<basin>`` at a commit, so that a proposal's chain is kept."""
 
     def commit_tree(self, tree: Sha, *, parent: Sha, message: str) -> Sha:
         """A commit object of exactly ``tree``; no ref moves."""
@@ -84,9 +148,6 @@ class Git(Protocol):
 
     def bundle(self, path: Path, base: Sha, branch: str) -> None:
         """Write a bundle of what ``branch`` adds to ``base``."""
-
-    def find_graft(self, branch: str, head: Sha) -> Sha | None:
-        """The commit on ``branch`` whose trailer ``Orchconverge-Head`` is ``head``: the graft of exactly that work."""
 
     def merges(self, base: Sha, head: Sha) -> bool | None:
         """Whether the two merge without conflict; ``None`` if it cannot be told."""

@@ -34,7 +34,7 @@ class Host(Protocol):
     """The machine under us."""
 
     def look(self) -> Machine:
-        """Free memory, and free disk where our worktrees and state lie."""
+        """Free memory, free disk where our worktrees and state lie, and how many more processes and terminals there can be."""
 
     def identity(self) -> tuple[str, Process]:
         """The host's name and this process."""

@@ -106,7 +106,10 @@ class Panes(Protocol):
 
 
 class Brief(Answer, frozen=True, kw_only=True):
-    """What an engine needs to start one mind. ``text`` is the whole brief; ``context`` an engine session to continue."""
+    """What an engine needs to start one mind. ``text`` is the whole brief; ``context`` an engine session to continue.
+
+    ``folder`` is out of the mind's reach; ``usd`` is what is left of the budget, in dollars.
+    """
 
     text: str
     text_path: Path
@@ -119,23 +122,31 @@ class Brief(Answer, frozen=True, kw_only=True):
     model: str = ""
     context: str | None = None
     resume: bool = False
+    usd: float | None = None
 
 
 class Launch(Answer, frozen=True, kw_only=True):
-    """How to start an engine: the child's argv, its own variables by name, and whether the brief goes to stdin."""
+    """How to start an engine: the child's argv, its own variables by name, and whether the brief goes to stdin.
+
+    ``files`` are written into the brief's folder first, name -> text. ``identity``: it keeps git from the user's settings,
+    so that it has to be told who commits.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = {}
     brief_on_stdin: bool = True
     linger_seconds: float | None = None
+    files: Mapping[str, str] = {}
+    identity: bool = False
 
 
 class Engine(Protocol):
-    """A program that can be a mind."""
+    """A program that can be a mind. ``commits``: it can commit where it works; else its tree is committed for it."""
 
     name: str
     variables: tuple[str, ...]
     contextual: bool
+    commits: bool
 
     def find(self) -> str | None:
         """The program's absolute path, or ``None`` if it is not installed."""

@@ -209,12 +209,37 @@ def test_commits_without_the_marker_are_known_by_the_reflog(hands: Hands, git: G
     assert git.unmarked("main", "mind b.1", since=base) == {person}
 
 
-def test_a_graft_is_found_by_its_exact_trailer(hands: Hands, git: Git) -> None:
-    hands.commit(git.root, {"x": "0"}, "talk\n\nWe saw\nOrchconverge-Head: b.1\nin the text.\n\nOther: 1")
-    longer = hands.commit(git.root, {"x": "1"}, "graft\n\nOrchconverge-Head: b.12")
-    found = hands.commit(git.root, {"x": "2"}, "graft\n\nOrchconverge-Basin: b\nOrchconverge-Head: b.1")
-    hands.commit(git.root, {"x": "3"}, "after")
-    assert [git.find_graft("main", Sha(head)) for head in ("b.1", "b.12", "b.2")] == [found, longer, None]
+def test_what_landed_is_told_by_exact_trailers_oldest_first(hands: Hands, git: Git, base: Sha) -> None:
+    def commit(files: Mapping[str, str | None], *paragraphs: str) -> Sha:
+        return hands.commit(git.root, files, "\n\n".join(paragraphs))
+
+    before = commit({"w": "0"}, "earlier", "Orchconverge-Basin: b\nOrchconverge-Branch: b.9")
+    commit({"x": "0"}, "talk", "We saw\nOrchconverge-Basin: b\nOrchconverge-Branch: b.7\nin the text.", "Other: 1")
+    whole = commit({"x": "1", "y": "1"}, "graft", "why", "Orchconverge-Basin: b\nOrchconverge-Branch: b.1")
+    commit({"x": "2"}, "of another", "Orchconverge-Basin: bb\nOrchconverge-Branch: bb.1")
+    part = commit(
+        {"y": None},
+        "part",
+        "Orchconverge-Basin: b\nOrchconverge-Residue-Of: b.12\nOrchconverge-Criterion: c1\nOrchconverge-Reason: so",
+    )
+    head = commit({"x": "3"}, "after")
+    found = git.landed("b", since=before, head=head)
+    assert [(x.commit, x.branch, x.part, x.paths, x.criterion, x.reason) for x in found] == [
+        (whole, "b.1", False, ("x", "y"), None, ""),
+        (part, "b.12", True, ("y",), "c1", "so"),
+    ]
+    assert [x.tree for x in found] == [git.tree_of(whole), git.tree_of(part)]
+    assert [x.branch for x in git.landed("b", since=base, head=whole)] == ["b.9", "b.1"]
+    assert list(git.landed("b", since=part, head=head)) == []
+    assert git.changed(before, part) == git.changed(part, before) == ("x",)
+
+
+def test_a_proposal_is_kept_on_a_ref_of_its_basin(git: Git, base: Sha) -> None:
+    for text in ("one", "two"):
+        made = git.commit_tree(git.tree_of(base), parent=base, message=text)
+        git.offer("b", made)
+        git.offer("b", made)
+        assert git.resolve("refs/orchconverge/proposal/b") == made
 
 
 def test_branches_are_created_once_and_not_above_one_another(hands: Hands, git: Git, base: Sha) -> None:
@@ -256,8 +281,10 @@ def test_a_worktree_that_is_made_again_is_another_one(hands: Hands, git: Git, ba
         git.made(place)
     git.add_worktree(place, branch=None, at=base)
     assert git.made(place) != first
-    git.squash(place, tip=base, head=base)
     assert git.nested(place) == ()
+    git.squash(place, tip=base, head=base)
+    with pytest.raises(Failed):
+        git.made(place)
     assert git.identity()
 
 
@@ -306,7 +333,7 @@ def test_a_squash_holds_the_merged_tree_and_moves_nothing(hands: Hands, git: Git
     for _ in range(2):
         squash = git.squash(hands.trees / "q", tip=tip, head=head)
         assert squash.tree is not None
-        assert hands.read(hands.trees / "q", "from-mind") == hands.read(hands.trees / "q", "from-person") == "1"
+        assert not (hands.trees / "q").exists()
     made = git.commit_tree(squash.tree, parent=tip, message="graft\n\nOrchconverge-Branch: m")
     assert (git.resolve("main"), git.tree_of(made), git.work(tip, made).changed) == (tip, squash.tree, ("from-mind",))
     assert git.squash(hands.trees / "q", tip=tip, head=tip).tree == git.tree_of(tip)
@@ -318,6 +345,35 @@ def test_a_squash_in_conflict_names_the_paths(hands: Hands, git: Git, base: Sha)
     tip = hands.commit(git.root, {"a.txt": "person\n", "b.txt": "changed\n"})
     squash = git.squash(hands.trees / "q", tip=tip, head=head)
     assert (squash.tree, squash.conflicts) == (None, ("a.txt", "b.txt"))
+
+
+def test_parts_are_single_commits_or_single_paths(hands: Hands, git: Git, base: Sha) -> None:
+    mind, place = hands.trees / "m", hands.trees / "q"
+    git.add_worktree(mind, branch="m", at=base)
+    first = hands.commit(mind, {"c1": "1\n", "gone": "1\n"})
+    second = hands.commit(mind, {"a.txt": "mind\n", "new": "1\n"})
+    third = hands.commit(mind, {"c1": "1\n2\n", "b.txt": None, "gone": None})
+    tip = hands.commit(git.root, {"a.txt": "person\n", "new": "2\n"})
+
+    def took(commits: tuple[Sha, ...] = (), paths: tuple[str, ...] = (), patch: bytes = b"") -> tuple[str, ...]:
+        found = git.squash(place, tip=tip, head=third, base=base, commits=commits, paths=paths, patch=patch)
+        assert not place.exists()
+        if found.tree is None:
+            return ("in conflict:", *sorted(found.conflicts))
+        return git.changed(tip, git.commit_tree(found.tree, parent=tip, message="part"))
+
+    assert took(commits=(first,)) == ("c1", "gone")
+    assert took(commits=(first, third)) == ("b.txt", "c1")
+    assert took(paths=("c1",)) == ("c1",)
+    assert took(paths=("b.txt", "c1")) == ("b.txt", "c1")
+    assert took(paths=("gone",)) == ()
+    assert took(paths=("a.txt",)) == ("in conflict:", "a.txt")
+    assert took(paths=("a.txt", "c1", "new")) == ("in conflict:", "a.txt", "new")
+    assert took(commits=(second,)) == ("in conflict:", "a.txt", "new")
+    assert took(commits=(third,)) == ("in conflict:", "c1", "gone")
+    assert took() == ("in conflict:", "a.txt", "new")
+    assert took(patch=git.patch(base, third, ("c1",))) == ("c1",)
+    assert took(patch=git.patch(base, third, ("a.txt", "c1"))) == ("in conflict:", "a.txt")
 
 
 def test_a_branch_advances_by_compare_and_swap(hands: Hands, git: Git, base: Sha) -> None:

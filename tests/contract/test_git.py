@@ -12,7 +12,7 @@ import pytest
 from orchconverge.adapters.git import Repository
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
-from orchconverge.ports import Git
+from orchconverge.ports import Git, Squash
 
 Commits = Callable[..., Sha]
 
@@ -179,15 +179,50 @@ def test_commits_made_without_the_marker_are_known_by_the_reflog(
     assert repository.unmarked("main", "mind b.1", since=base) == {person}
 
 
-def test_a_graft_is_found_by_its_exact_trailer(repository: Git, commit: Commits) -> None:
-    commit(repository.root, {"x": "0"}, "talk\n\nWe saw\nOrchconverge-Head: b.1\nin the text.\n\nOther: 1")
-    longer = commit(repository.root, {"x": "1"}, "graft\n\nOrchconverge-Head: b.12")
-    found = commit(repository.root, {"x": "2"}, "graft\n\nOrchconverge-Basin: b\nOrchconverge-Head: b.1")
-    commit(repository.root, {"x": "3"}, "after")
-    assert repository.find_graft("main", "b.1") == found
-    assert repository.find_graft("main", "b.12") == longer
-    assert repository.find_graft("main", "b.2") is None
-    assert repository.find_graft("no-such-branch", "b.1") is None
+def test_what_landed_is_told_by_exact_trailers_oldest_first(repository: Git, base: Sha, commit: Commits) -> None:
+    root = repository.root
+    before = commit(root, {"w": "0"}, "earlier\n\nOrchconverge-Basin: b\nOrchconverge-Branch: b.9")
+    commit(
+        root, {"x": "0"}, "talk\n\nWe saw\nOrchconverge-Basin: b\nOrchconverge-Branch: b.7\nin the text.\n\nOther: 1"
+    )
+    whole = commit(root, {"x": "1", "y": "1"}, "graft\n\nwhy\n\nOrchconverge-Basin: b\nOrchconverge-Branch: b.1")
+    commit(root, {"x": "2"}, "of another\n\nOrchconverge-Basin: bb\nOrchconverge-Branch: bb.1")
+    trailers = "Orchconverge-Basin: b\nOrchconverge-Residue-Of: b.12\nOrchconverge-Criterion: c1\nOrchconverge-Reason: it is so"
+    part = commit(root, {"y": None}, f"part\n\n{trailers}")
+    head = commit(root, {"x": "3"}, "after")
+    found = repository.landed("b", since=before, head=head)
+    assert [(x.commit, x.branch, x.part, x.paths, x.criterion, x.reason) for x in found] == [
+        (whole, "b.1", False, ("x", "y"), None, ""),
+        (part, "b.12", True, ("y",), "c1", "it is so"),
+    ]
+    assert [x.tree for x in found] == [repository.tree_of(whole), repository.tree_of(part)]
+    assert repository.landed("b", since=part, head=head) == []
+    assert [x.branch for x in repository.landed("b", since=base, head=whole)] == ["b.9", "b.1"]
+
+
+def test_what_a_person_merges_in_is_their_landing_and_not_ours(repository: Git, base: Sha, commit: Commits) -> None:
+    by_hand(repository.root, "checkout", "--quiet", "-b", "side")
+    commit(repository.root, {"s": "1"}, "side\n\nOrchconverge-Basin: b\nOrchconverge-Branch: b.1")
+    by_hand(repository.root, "checkout", "--quiet", "main")
+    by_hand(repository.root, "merge", "--quiet", "--no-ff", "-m", "by hand", "side")
+    head = repository.resolve("refs/heads/main")
+    assert head is not None
+    assert repository.landed("b", since=base, head=head) == []
+
+
+def test_the_paths_in_which_two_commits_differ(repository: Git, base: Sha, commit: Commits) -> None:
+    head = commit(repository.root, {"a.txt": "1", "run.sh": None, "d/new name": "1"})
+    assert repository.changed(base, head) == repository.changed(head, base) == ("a.txt", "d/new name", "run.sh")
+    assert repository.changed(head, head) == ()
+
+
+def test_a_proposal_is_kept_on_a_ref_of_its_basin_and_the_newest_counts(repository: Git, base: Sha) -> None:
+    for text in ("one", "two"):
+        made = repository.commit_tree(repository.tree_of(base), parent=base, message=text)
+        repository.offer("b", made)
+        assert repository.resolve("refs/orchconverge/proposal/b") == made
+    repository.offer("b", made)
+    assert repository.resolve("refs/orchconverge/proposal/b") == made
 
 
 # --- branches and worktrees ------------------------------------------------------------------------------------------
@@ -380,7 +415,7 @@ def test_a_squash_holds_the_merged_tree_and_moves_nothing(
         squash = repository.squash(trees / "q", tip=tip, head=head)
         assert squash.conflicts == ()
         assert squash.tree is not None
-        assert {"from-mind", "from-person"} <= {path.name for path in (trees / "q").iterdir()}
+        assert not (trees / "q").exists()
     graft = repository.commit_tree(squash.tree, parent=tip, message="graft\n\nOrchconverge-Head: m")
     assert repository.resolve("refs/heads/main") == tip
     assert repository.work(tip, graft).changed == ("from-mind",)
@@ -394,6 +429,99 @@ def test_a_squash_in_conflict_names_the_paths(repository: Git, base: Sha, trees:
     squash = repository.squash(trees / "q", tip=tip, head=head)
     assert (squash.tree, squash.conflicts) == (None, ("a.txt", "run.sh"))
     assert repository.squash(trees / "q", tip=tip, head=tip).tree == repository.tree_of(tip)
+
+
+def result(repository: Git, squash: Squash, tip: Sha) -> dict[str, bytes]:
+    """The files that a squash changed on the tip, with what is in them; of a file that is gone, nothing."""
+    assert squash.tree is not None, squash.conflicts
+    made = repository.commit_tree(squash.tree, parent=tip, message="part")
+    told = {}
+    for path in repository.changed(tip, made):
+        done = subprocess.run(
+            ["git", "-C", str(repository.root), "cat-file", "blob", f"{made}:{path}"], capture_output=True
+        )
+        told[path] = done.stdout
+    return told
+
+
+def test_single_commits_are_taken_in_their_order_and_nothing_else(
+    repository: Git, base: Sha, trees: Path, commit: Commits
+) -> None:
+    mind = trees / "m"
+    repository.add_worktree(mind, branch="m", at=base)
+    first = commit(mind, {"c1": "1\n"})
+    commit(mind, {"a.txt": "one\nTWO\nthree\n"})
+    (mind / "bin").write_bytes(bytes(range(256)))
+    third = commit(mind, {"c1": "1\n2\n", "run.sh": None})
+    tip = commit(repository.root, {"a.txt": "ONE\ntwo\nthree\n"})
+    took = repository.squash(trees / "q", tip=tip, head=third, base=base, commits=(first, third))
+    assert result(repository, took, tip) == {"c1": b"1\n2\n", "bin": bytes(range(256)), "run.sh": b""}
+    assert not (trees / "q").exists()
+
+
+def test_single_paths_are_taken_as_the_branch_left_them_merged_where_lines_moved(
+    repository: Git, base: Sha, trees: Path, commit: Commits
+) -> None:
+    mind = trees / "m"
+    repository.add_worktree(mind, branch="m", at=base)
+    lines = [f"line {n}\n" for n in range(20)]
+    started = commit(repository.root, {"long": "".join(lines)})
+    by_hand(mind, "reset", "--quiet", "--hard", started)
+    commit(mind, {"long": "".join([*lines[:-1], "mind\n"]), "other": "x"})
+    head = commit(mind, {"d/*[": "odd", "d/o": "no", "run.sh": None})
+    tip = commit(repository.root, {"long": "".join(["person\n", *lines])})
+    took = repository.squash(trees / "q", tip=tip, head=head, base=started, paths=("long", "run.sh", "d/*["))
+    merged = "".join(["person\n", *lines[:-1], "mind\n"]).encode()
+    assert result(repository, took, tip) == {"d/*[": b"odd", "long": merged, "run.sh": b""}
+    unchanged = repository.squash(trees / "q", tip=tip, head=head, base=started, paths=("a.txt",))
+    assert unchanged.tree == repository.tree_of(tip)
+
+
+def test_a_part_in_conflict_names_its_paths_and_leaves_nothing_behind(
+    repository: Git, base: Sha, trees: Path, commit: Commits
+) -> None:
+    mind = trees / "m"
+    repository.add_worktree(mind, branch="m", at=base)
+    (mind / "bin").write_bytes(b"\0mind")
+    one = commit(mind, {"a.txt": "mind\n"})
+    two = commit(mind, {"a.txt": "mind again\n", "new": "1"})
+    (repository.root / "bin").write_bytes(b"\0person")
+    tip = commit(repository.root, {"a.txt": "person\n", "new": "2"})
+
+    def conflicts(**part: tuple[str, ...]) -> tuple[str, ...]:
+        found = repository.squash(trees / "q", tip=tip, head=two, base=base, **part)  # type: ignore[arg-type]
+        assert found.tree is None
+        assert not (trees / "q").exists()
+        return found.conflicts
+
+    assert conflicts(paths=("a.txt",)) == ("a.txt",)
+    assert conflicts(paths=("a.txt", "bin", "new")) == ("a.txt", "bin", "new")
+    assert conflicts(commits=(one,)) == ("a.txt", "bin")
+    assert conflicts(commits=(two,)) == ("a.txt", "new")
+
+
+def test_a_commit_that_does_not_apply_at_all_names_the_files_that_are_not_there(
+    repository: Git, base: Sha, trees: Path, commit: Commits
+) -> None:
+    mind = trees / "m"
+    repository.add_worktree(mind, branch="m", at=base)
+    commit(mind, {"own": "1\n", "odd: name": "1\n"})
+    head = commit(mind, {"own": "2\n", "odd: name": "2\n", "third": "3\n"})
+    gone = commit(repository.root, {"a.txt": None})
+    found = repository.squash(trees / "q", tip=gone, head=head, base=base, commits=(head,))
+    assert (found.tree, set(found.conflicts)) == (None, {"own", "odd: name"})
+    changed = commit(mind, {"a.txt": "changed\n", "new\nline": "1\n"})
+    later = commit(mind, {"new\nline": None, "d/x": "1\n"})
+    found = repository.squash(trees / "q", tip=gone, head=later, base=base, commits=(changed,))
+    assert (found.tree, found.conflicts) == (None, ("a.txt",))
+    found = repository.squash(trees / "q", tip=gone, head=later, base=base, commits=(later,))
+    assert (found.tree, set(found.conflicts)) == (None, {"d/x", "new\nline"}), "git does not name it in one line"
+    file = commit(repository.root, {"d": "a file\n"})
+    found = repository.squash(trees / "q", tip=file, head=later, base=base, paths=("d/x",))
+    assert (found.tree, found.conflicts) == (None, ("d/x",))
+    folder = commit(repository.root, {"d": None, "third/x": "1\n"})
+    found = repository.squash(trees / "q", tip=folder, head=head, base=base, paths=("third",))
+    assert (found.tree, found.conflicts) == (None, ("third",))
 
 
 def test_a_branch_that_nobody_has_checked_out_advances(repository: Git, base: Sha, commit: Commits) -> None:

@@ -20,19 +20,10 @@ FLAGGED = {"write": {"path": ".github/workflows/ci.yml", "text": "on: push\n"}}
 # --- refused at the start --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("env", "words", "said"),
-    [
-        ({"ORCHCONVERGE_MINDS": "3"}, [], "several minds an attempt are not in this version"),
-        ({"ORCHCONVERGE_LOCK": "person"}, [], "lock = person is not in this version"),
-        ({}, ["--criterion", "judge=it is fast"], "judging by an engine is not in this version"),
-    ],
-)
-def test_what_is_not_built_is_refused_and_not_ignored(
-    lab: Lab, env: dict[str, str], words: list[str], said: str
-) -> None:
-    refused = lab.play("a is there", lab.script(mind(*meets("a"))), *met("a"), *words, env=env, code=2)
-    assert said in refused.stderr
+def test_what_is_not_built_is_refused_and_not_ignored(lab: Lab) -> None:
+    words = (*met("a"), "--criterion", "judge=it is fast")
+    refused = lab.play("a is there", lab.script(mind(*meets("a"))), *words, code=2)
+    assert "judging by an engine is not in this version" in refused.stderr
     assert lab.kinds() == ()
 
 

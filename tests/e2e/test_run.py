@@ -244,6 +244,7 @@ def test_an_interrupt_in_the_foreground_stops_the_run(lab: Lab) -> None:
 # --- limits and exit codes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_at_the_attempt_limit_it_ends_with_partial_results_and_goes_on_with_a_higher_one(lab: Lab) -> None:
     script = lab.script(mind(*meets("a"), attempt=1), mind(*meets("b"), attempt=2))
     lab.play("both files", script, *met("a", "b"), "--max-attempts", "1")
@@ -269,9 +270,9 @@ def test_the_time_limit_is_hard(lab: Lab) -> None:
 def test_without_progress_it_escalates_and_ends_as_stalled(lab: Lab) -> None:
     lab.play("never done", lab.script(mind({"say": "nothing"})), *met("a"), "--foreground", code=4)
     assert [fact.decision for fact in lab.facts(e.AttemptEnded)].count("STALLED") == 2
-    assert {fact.strategy for fact in lab.facts(e.AttemptStarted)} == {"continue", "fresh context"}
+    assert {fact.strategy for fact in lab.facts(e.AttemptStarted)} == {"continue", "wider"}
     approaches = [fact.approach for fact in lab.facts(e.BranchSpawned)]
-    assert len(set(approaches)) == len(approaches)
+    assert len(set(approaches[:8])) == 8, "the shipped ones in turn, then again from the first"
 
 
 def test_the_same_verdict_twice_waits_for_a_person(lab: Lab) -> None:
@@ -368,6 +369,7 @@ def test_the_seeds_examples_run_as_written(lab: Lab, line: str) -> None:
 # --- more than one ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_goals_at_once_in_one_repository_do_not_disturb_each_other(lab: Lab) -> None:
     script = lab.script(mind({"sleep": 5}, *meets("a")))
     other = lab.script(mind({"sleep": 5}, *meets("b")), name="other.json")
@@ -382,6 +384,7 @@ def test_two_goals_at_once_in_one_repository_do_not_disturb_each_other(lab: Lab)
     assert lab.git("ls-tree", "--name-only", "orchconverge/first-goal", "b.txt", cwd=lab.remote) == ""
 
 
+@pytest.mark.slow
 def test_the_same_goal_twice_at_once_is_two_goals(lab: Lab) -> None:
     script = lab.script(mind(SLOW, *meets("a"), SLOW))
     for _ in range(2):

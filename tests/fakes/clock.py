@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from threading import Semaphore, Thread, local
+from typing import NamedTuple
 
 BEGIN = datetime(2026, 11, 29, 14, 0, 0, tzinfo=UTC)
 UNWATCHED_SECONDS = 0.5
@@ -66,6 +68,13 @@ class VirtualClock:
         return self._time.wall
 
 
+class Awaited(NamedTuple):
+    """Until when somebody waits, and whether what is waited for has come."""
+
+    latest: float
+    over: Callable[[], bool]
+
+
 class VirtualWakeups:
     """`orchconverge.ports.Wakeups`. ``size`` is that of the ledger, ``runs`` whether a name can be watched."""
 
@@ -79,11 +88,83 @@ class VirtualWakeups:
         return self.signals
 
     def wait(self, running: Sequence[str], *, until: float | None) -> None:
+        awaited = self.awaited(running, until)
+        while self._time.step(awaited.latest):
+            if awaited.over():
+                return
+
+    def awaited(self, running: Sequence[str], until: float | None) -> Awaited:
+        """What such a wait ends with."""
         time, size, signals = self._time, self._size(), self.signals
         watched = [name for name in running if self._runs(name)]
         latest = float("inf") if until is None else max(until, time.mono + LEAST_SECONDS)
         if len(watched) < len(running):
             latest = min(latest, time.mono + UNWATCHED_SECONDS)
-        while time.step(latest):
-            if self._size() != size or self.signals != signals or not all(map(self._runs, watched)):
-                return
+        return Awaited(
+            latest,
+            lambda: self._size() != size or self.signals != signals or not all(map(self._runs, watched)),
+        )
+
+
+class Abandoned(BaseException):
+    """Another one of those who take turns has failed: nobody goes on."""
+
+
+class Turns:
+    """Several who act in the same time, one at a time: each goes on until it waits. The order is always the same."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._back = Semaphore(0)
+        self._waits: dict[Semaphore, Awaited] = {}
+        self._mine = local()
+        self._failed: BaseException | None = None
+
+    def run(self, *acts: Callable[[], None]) -> None:
+        """Let all act until they are done. Raises what the first one raised that failed."""
+        turns = [Semaphore(0) for _ in acts]
+        threads = [Thread(target=self._act, args=pair, daemon=True) for pair in zip(acts, turns, strict=True)]
+        self._waits = {turn: Awaited(self._time.mono, lambda: True) for turn in turns}
+        for thread in threads:
+            thread.start()
+        while self._waits:
+            self._give(self._next())
+        for thread in threads:
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _next(self) -> Semaphore:
+        """Whose wait is over, after as much time as that takes."""
+        while True:
+            for turn, awaited in self._waits.items():
+                if self._failed is not None or awaited.over() or self._time.mono >= awaited.latest:
+                    return turn
+            self._time.step(min(awaited.latest for awaited in self._waits.values()))
+
+    def _give(self, turn: Semaphore) -> None:
+        del self._waits[turn]
+        turn.release()
+        self._back.acquire()
+
+    def _act(self, act: Callable[[], None], turn: Semaphore) -> None:
+        self._mine.turn = turn
+        turn.acquire()
+        try:
+            if self._failed is None:
+                act()
+        except Abandoned:
+            pass
+        except BaseException as error:
+            self._failed = self._failed or error
+        finally:
+            self._back.release()
+
+    def wait(self, awaited: Awaited) -> None:
+        """Let the others act until it is over. Raises `Abandoned`."""
+        turn = self._mine.turn
+        self._waits[turn] = awaited
+        self._back.release()
+        turn.acquire()
+        if self._failed is not None:
+            raise Abandoned

@@ -7,18 +7,20 @@ does in several steps, and may raise: then it is as if git had been killed there
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from orchconverge.core.overlap import Change, Claim, Difference, Lines, Merge
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
-from orchconverge.ports import Checkout, Commit, Squash, Work
+from orchconverge.ports import Checkout, Commit, Landed, Squash, Work
 
 FULL = re.compile(r"[0-9a-f]{40}")
 BRANCH = re.compile(r"(?!-)(?!HEAD$)[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
@@ -149,6 +151,21 @@ class Store:
         self.move(f"refs/heads/{branch}", sha, by=by, action="push")
         return sha
 
+    def merge(self, branch: str, head: Sha, *, by: str) -> bool:
+        """`git merge` of a commit, with its history. False if there are conflicts: the person gives it up then."""
+        old = self.refs[f"refs/heads/{branch}"]
+        common = self.reach(old) & self.reach(head)
+        fork = max(common, key=lambda sha: self.commits[sha].number)
+        files, conflicts = _three_way(self.files(fork), self.files(old), self.files(head))
+        if conflicts or head in self.reach(old):
+            return False
+        made = self.make(files, parents=(old, head), author=by, message="merged by hand")
+        self.move(f"refs/heads/{branch}", made, by=by, action="merge")
+        place = self.holder(branch)
+        if place is not None:
+            self.places[place].files = dict(files)
+        return True
+
     def switch(self, path: Path, branch: str | None, *, create: bool = False) -> bool:
         """`git switch`: refused with changes, in the middle of something, and for a branch that is in use."""
         tree = self.places[path]
@@ -182,11 +199,16 @@ class MemoryGit:
         self.common_dir = store.root / ".git"
         self._trees = trees
         self._between = between
+        self.compare = MemoryComparison(self)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def identity(self) -> bool:
         return True
+
+    def author(self) -> Mapping[str, str]:
+        who = {"NAME": "orchconverge", "EMAIL": "orchconverge@example.org"}
+        return {f"GIT_{kind}_{key}": text for kind in ("AUTHOR", "COMMITTER") for key, text in who.items()}
 
     def resolve(self, ref: str) -> Sha | None:
         store = self.store
@@ -270,16 +292,33 @@ class MemoryGit:
                 foreign.add(sha)
         return frozenset(foreign)
 
-    def find_graft(self, branch: str, head: Sha) -> Sha | None:
-        tip = self.resolve(f"refs/heads/{branch}")
-        if tip is None:
-            return None
-        store = self.store
-        newest = sorted(store.reach(tip), key=lambda sha: -store.commits[sha].number)
-        return next(
-            (s for s in newest if head in _trailers(store.commits[s].message, "Orchconverge-Head")),
-            None,
-        )
+    def landed(self, basin: str, *, since: Sha, head: Sha) -> tuple[Landed, ...]:
+        before, found = self.store.reach(since), []
+        for sha in self._line(head):
+            message = self.store.commits[sha].message
+            if sha in before:
+                break
+            if basin not in _trailers(message, "Orchconverge-Basin"):
+                continue
+            of, part = _trailers(message, "Orchconverge-Branch"), _trailers(message, "Orchconverge-Residue-Of")
+            parent = self.store.commits[sha].parents[0]
+            found.append(
+                Landed(
+                    commit=sha,
+                    tree=self.store.commits[sha].tree,
+                    branch=(*part, *of)[0],
+                    part=bool(part),
+                    criterion=next(iter(_trailers(message, "Orchconverge-Criterion")), None),
+                    paths=self.changed(parent, sha),
+                    reason=next(iter(_trailers(message, "Orchconverge-Reason")), ""),
+                )
+            )
+        return tuple(found[::-1])
+
+    def changed(self, old: Sha, new: Sha) -> tuple[str, ...]:
+        self._commit(old), self._commit(new)
+        before, after = self.store.files(old), self.store.files(new)
+        return tuple(sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n)))
 
     def merges(self, base: Sha, head: Sha) -> bool | None:
         try:
@@ -293,20 +332,7 @@ class MemoryGit:
         store = self.store
         common = store.reach(tip) & store.reach(head)
         fork = max(common, key=lambda sha: store.commits[sha].number, default=None)
-        old = store.files(fork) if fork is not None else {}
-        ours, theirs = store.files(tip), store.files(head)
-        merged, conflicts = dict(ours), []
-        for name in sorted(old.keys() | ours.keys() | theirs.keys()):
-            was, here, there = old.get(name), ours.get(name), theirs.get(name)
-            if there in (was, here):
-                continue
-            if here != was:
-                conflicts.append(name)
-            elif there is None:
-                merged.pop(name, None)
-            else:
-                merged[name] = there
-        return merged, tuple(conflicts)
+        return _three_way(store.files(fork) if fork is not None else {}, store.files(tip), store.files(head))
 
     def bundle(self, path: Path, base: Sha, branch: str) -> None:
         head = self.resolve(f"refs/heads/{branch}")
@@ -385,6 +411,10 @@ class MemoryGit:
         tree.files |= {name: root.files[name] for name in found}
         return tuple(found)
 
+    def fill(self, path: Path) -> tuple[str, ...]:
+        self._place(self._ours(path))
+        return ()  # a tree here has no submodules
+
     def made(self, path: Path) -> str:
         return str(self._place(self._ours(path)).number)
 
@@ -418,15 +448,71 @@ class MemoryGit:
         self.keep(name, made)
         return made
 
-    def squash(self, path: Path, *, tip: Sha, head: Sha) -> Squash:
+    def commit_all(self, path: Path, message: str, *, marker: str, without: Sequence[str] = ()) -> Sha | None:
+        tree = self._place(path)
+        head, before = self.store.head(tree), self.store.tracked(tree)
+        names = {n for part in self.store.dirt(tree) for n in part if n not in without and not n.endswith("/")}
+        if not names:
+            return None
+        if tree.operation:
+            raise Failed(f"git commit: a part cannot be committed in the middle of a {tree.operation}")
+        files = {n: t for n, t in before.items() if n not in names}
+        files |= {n: tree.files[n] for n in names if n in tree.files}
+        made = self.store.make(files, parents=() if head is None else (head,), author="orchconverge", message=message)
+        if tree.branch is None:
+            tree.detached = made
+        else:
+            self.store.move(f"refs/heads/{tree.branch}", made, by="orchconverge", action=f"{marker}: {message}")
+        return made
+
+    def squash(
+        self,
+        path: Path,
+        *,
+        tip: Sha,
+        head: Sha,
+        base: Sha | None = None,
+        commits: Sequence[Sha] = (),
+        paths: Sequence[str] = (),
+        patch: bytes = b"",
+    ) -> Squash:
         self.remove_worktree(path)
         self.add_worktree(path, branch=None, at=tip)
         self._between("squash")
-        merged, conflicts = self._merged(tip, head)
-        if conflicts:
-            return Squash(tree=None, conflicts=conflicts)
-        self.store.places[Path(os.path.normpath(path))].files = merged
-        return Squash(tree=self.store.tree(merged))
+        store = self.store
+        if patch:
+            merged, conflicts = self._patched(store.files(tip), patch)
+        elif paths and base is not None:
+            old, there = store.files(base), store.files(head)
+            theirs = {n: t for n, t in {**old, **there}.items() if (n in there if n in paths else n in old)}
+            theirs |= {n: old[n] for n in old if n not in paths}
+            merged, conflicts = _three_way(old, store.files(tip), theirs, patch=True)
+        elif commits:
+            merged, conflicts = store.files(tip), ()
+            for commit in commits:
+                old = store.files(store.commits[commit].parents[0])
+                merged, conflicts = _three_way(old, merged, store.files(commit), patch=True)
+                if conflicts:
+                    break
+        else:
+            merged, conflicts = self._merged(tip, head)
+        self.remove_worktree(path)
+        return Squash(tree=None, conflicts=conflicts) if conflicts else Squash(tree=store.tree(merged))
+
+    def patch(self, old: Sha, new: Sha, paths: Sequence[str]) -> bytes:
+        before, after = self.store.files(old), self.store.files(new)
+        return repr([(p, before.get(p), after.get(p)) for p in paths]).encode()
+
+    def _patched(self, files: Files, patch: bytes) -> tuple[Files, tuple[str, ...]]:
+        changes = ast.literal_eval(patch.decode())
+        old = {**files, **{p: b for p, b, _ in changes if b is not None}}
+        gone = {p for p, _, a in changes if a is None}
+        new = {**{n: t for n, t in old.items() if n not in gone}, **{p: a for p, _, a in changes if a is not None}}
+        return _three_way(old, files, new)
+
+    def offer(self, basin: str, commit: Sha) -> None:
+        self._commit(commit)
+        self.store.move(f"refs/orchconverge/proposal/{basin}", commit, by="orchconverge")
 
     def commit_tree(self, tree: Sha, *, parent: Sha, message: str) -> Sha:
         self._commit(parent)
@@ -495,6 +581,84 @@ class MemoryGit:
             yield at
             parents = self.store.commits[at].parents
             at = parents[0] if parents else None
+
+
+def _three_way(old: Files, ours: Files, theirs: Files, *, patch: bool = False) -> tuple[Files, tuple[str, ...]]:
+    """The files of a three-way merge, and the paths in conflict. A ``patch`` cannot delete what is gone already."""
+    merged, conflicts = dict(ours), []
+    for name in sorted(old.keys() | ours.keys() | theirs.keys()):
+        was, here, there = old.get(name), ours.get(name), theirs.get(name)
+        if there == was or (there == here and not (patch and there is None)):
+            continue
+        if here != was:
+            conflicts.append(name)
+        elif there is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = there
+    return merged, tuple(conflicts)
+
+
+class MemoryComparison:
+    """`orchconverge.ports.Comparing` over a `MemoryGit`. Renames are not found, and two sides of one file conflict."""
+
+    def __init__(self, git: MemoryGit) -> None:
+        self._git = git
+
+    def commits(self, heads: Mapping[str, Sha | None]) -> dict[str, Sha]:
+        asked = {branch: (head, f"refs/orchconverge/keep/{branch}") for branch, head in heads.items()}
+        found = {b: self._git.resolve(head or kept) or self._git.resolve(kept) for b, (head, kept) in asked.items()}
+        return {branch: sha for branch, sha in found.items() if sha is not None}
+
+    def fork(self, one: Sha, other: Sha) -> Sha | None:
+        store = self._git.store
+        common = store.reach(one) & store.reach(other)
+        return max(common, key=lambda sha: store.commits[sha].number, default=None)
+
+    def difference(self, old: Sha, new: Sha, *, patch: bool) -> Difference:
+        work, store = self._git.work(old, new), self._git.store
+        before, after = store.files(old), store.files(new)
+        changes = [
+            Change(
+                kind="A" if path not in before else "D" if path not in after else "M",
+                path=path,
+                added=_lost(after.get(path, ""), before.get(path, "")),
+                removed=work.removed_lines.get(path, 0),
+            )
+            for path in work.changed
+        ]
+        text = [
+            "\n".join(difflib.unified_diff(before.get(p, "").splitlines(), after.get(p, "").splitlines(), p, p))
+            for p in work.changed
+        ]
+        return Difference(changes=tuple(changes), patch="\n".join(text) if patch else "")
+
+    def claims(self, ranges: Sequence[tuple[Sha, Sha]]) -> tuple[tuple[Claim, ...], ...]:
+        return tuple(self._claims(base, head) for base, head in ranges)
+
+    def _claims(self, base: Sha, head: Sha) -> tuple[Claim, ...]:
+        before, after = self._git.store.files(base), self._git.store.files(head)
+        found = []
+        for path in self._git.work(base, head).changed:
+            old, new = before.get(path), after.get(path)
+            blob = "" if old is None else hashlib.sha1(old.encode()).hexdigest()
+            found.append(Claim(path, blob, None if old is None or new is None else _changed(old, new)))
+        return tuple(found)
+
+    def merge_pairs(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Merge, ...]:
+        found = []
+        for one, other in pairs:
+            if self.fork(one, other) is None:
+                found.append(Merge(None))
+                continue
+            conflicts = self._git._merged(one, other)[1]
+            found.append(Merge(not conflicts, conflicts))
+        return tuple(found)
+
+
+def _changed(before: str, after: str) -> tuple[Lines, ...]:
+    matched = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    return tuple(Lines(start, end) for tag, start, end, *_ in matched.get_opcodes() if tag != "equal")
 
 
 def _lost(before: str, after: str) -> int:

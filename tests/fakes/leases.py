@@ -28,13 +28,21 @@ class MemoryLeases:
     def __init__(self, board: Board | None = None) -> None:
         self.board = Board() if board is None else board
         self.waits: list[tuple[str, float]] = []
+        self._taken: list[MemoryLease] = []
 
     def take(self, name: str, *, wait_seconds: float = 0.0) -> MemoryLease | None:
         if name in self.board.held:
             self.waits.append((name, wait_seconds))
             return None
         self.board.held.add(name)
-        return MemoryLease(self.board, name)
+        self._taken.append(MemoryLease(self.board, name))
+        return self._taken[-1]
+
+    def lost(self) -> None:
+        """Let go of everything, as the kernel does for a process that is gone."""
+        for lease in self._taken:
+            lease.release()
+        self._taken.clear()
 
     def held(self, name: str) -> bool | None:
         return None if name in self.board.unknown else name in self.board.held

@@ -17,10 +17,12 @@ from orchconverge.errors import OrchConvergeError
 from orchconverge.ports import Spec
 from tests.fakes.clock import Time
 from tests.fakes.git import MemoryGit, Store
-from tests.fakes.story import MINDS, Story
+from tests.fakes.story import Story
 from tests.fakes.supervisors import Machine, Program
 
 TARGET = "topic"
+TARGETS = {"goal": TARGET, "beside": "apart"}
+"""The branch that each pursuit goes into."""
 REPORT = "docs/report.md"
 
 
@@ -28,7 +30,13 @@ def met(files: Mapping[str, str], command: str) -> bool:
     """The truth about a criterion's command in a tree of these files."""
     if command == "run-all":
         return all(text == "green" for name, text in files.items() if name.startswith("t-"))
-    return files.get(f"{command.removeprefix('holds ')}.txt") == "yes"
+    return all(files.get(name, "").startswith("yes") for name in saying(command))
+
+
+def saying(command: str) -> tuple[str, ...]:
+    """The files that have to say yes."""
+    how, _, name = command.partition(" ")
+    return (f"{name}.txt", f"{name}-too.txt") if how == "pair" else (f"{name}.txt",)
 
 
 class Players:
@@ -59,9 +67,9 @@ class Players:
     def play(self, spec: Spec) -> Program:
         random = Random(f"{self.story.seed} {spec.name}")
         kind = spec.name.partition("/")[0]
-        program = {"minds": self._mind, "checks": self._check, "setups": self._setup, "steps": self._step}[kind](
-            spec, random
-        )
+        plays = {"minds": self._mind, "steps": self._step, "checks": self._check, "setups": self._setup}
+        plays |= {"gates": self._check, "gatesetups": self._setup}
+        program = plays[kind](spec, random)
         rates = self.story.rates
         program.begins = random.choice((0.0, 0.02, 0.3)) if rates.slow else 0.02
         again = self.machine is not None and self.machine.entries[spec.name].files.pop("lost start", None) is not None
@@ -80,7 +88,7 @@ class Players:
         what = (
             story.minds[number - 1]
             if number <= len(story.minds)
-            else random.choices(tuple(MINDS), tuple(MINDS.values()))[0]
+            else random.choices(tuple(story.repertoire), tuple(story.repertoire.values()))[0]
         )
         self.minds.append(what)
         seconds = random.choice((5.0, 20.0, 50.0))
@@ -103,6 +111,15 @@ class Players:
             "empty": [self._empty],
             "leftovers": [self._gain, self._litter],
             "shared": [self._gain, self._share],
+            "each": [self._each],
+            "each and shared": [self._each, self._share],
+            "each and break": [self._each, self._regress],
+            "at once": [self._at_once],
+            "at once and shared": [
+                lambda spec, random: self._at_once(spec, random, {"shared.txt": f"mind {spec.name}"})
+            ],
+            "at once and break": [lambda spec, random: self._at_once(spec, random, {self._held(spec, random): "no"})],
+            "in steps": [self._in_steps],
             "elsewhere": [self._elsewhere, self._gain],
             "detached": [self._detach, self._gain],
             "tamper": [self._gain, self._tamper],
@@ -131,7 +148,8 @@ class Players:
         if what == "question":
             report |= {"frontier": ["is it meant so?"], "residue": ["the registry is the place", "look at README"]}
         data = b"\xff{" if what == "garbage" else msgspec.json.encode(report)
-        program.acts = [*program.acts, (min(seconds, 4.0), lambda: self._leave(spec.name, "mind/report.json", data))]
+        given = "/".join(Path(spec.env["ORCHCONVERGE_REPORT"]).parts[-4:-2])
+        program.acts = [*program.acts, (min(seconds, 4.0), lambda: self._leave(given, "mind/report.json", data))]
         program.log = msgspec.json.encode(outcome)
         return program
 
@@ -160,15 +178,42 @@ class Players:
         if wanted.command == "run-all":
             red = {name: "green" for name, text in files.items() if name.startswith("t-") and text != "green"}
             return self._commit(spec, red, f"mend\n\nCriterion: {wanted.name}")
-        return self._commit(spec, {f"{wanted.name}.txt": "yes"}, f"meet {wanted.name}\n\nCriterion: {wanted.name}")
+        changes = dict.fromkeys(saying(wanted.command), "yes")
+        return self._commit(spec, changes, f"meet {wanted.name}\n\nCriterion: {wanted.name}")
+
+    def _sampled(self, spec: Spec, random: Random) -> list[tuple[str, dict[str, str]]]:
+        """Some of the criteria that are not met, and what would meet each."""
+        files = self._files(spec)
+        unmet = [c for c in self.story.criteria if c.command and not met(files, c.command)]
+        chosen = random.sample(unmet, random.randint(1, len(unmet))) if unmet else []
+        text = f"yes {spec.name}" if self.story.rivals else "yes"
+        red = {name: "green" for name, found in files.items() if name.startswith("t-") and found != "green"}
+        return [(c.name, red if c.command == "run-all" else dict.fromkeys(saying(c.command), text)) for c in chosen]
+
+    def _each(self, spec: Spec, random: Random) -> None:
+        for name, changes in self._sampled(spec, random):
+            self._commit(spec, changes, f"meet {name}\n\nCriterion: {name}")
+
+    def _at_once(self, spec: Spec, random: Random, also: Mapping[str, str] | None = None) -> None:
+        changes = {file: text for _, files in self._sampled(spec, random) for file, text in files.items()}
+        self._commit(spec, {**changes, **(also or {})}, "meet several")
+
+    def _in_steps(self, spec: Spec, random: Random) -> None:
+        for name, changes in self._sampled(spec, random):
+            for file, text in changes.items():
+                self._commit(spec, {file: text}, f"a step to {name}")
+
+    def _held(self, spec: Spec, random: Random) -> str:
+        """A file that has to stay as it is."""
+        files = self._files(spec)
+        green = [
+            f"{c.name}.txt" for c in self.story.criteria if c.command.startswith("holds") and met(files, c.command)
+        ]
+        return random.choice(green) if green else "README"
 
     def _regress(self, spec: Spec, random: Random) -> None:
-        green = [
-            f"{c.name}.txt"
-            for c in self.story.criteria
-            if c.command.startswith("holds") and met(self._files(spec), c.command)
-        ]
-        self._commit(spec, {random.choice(green): "no"} if green else {"t-1": "red"}, "break")
+        held = self._held(spec, random)
+        self._commit(spec, {held: "no"} if held != "README" else {"t-1": "red"}, "break")
 
     def _delete_test(self, spec: Spec, random: Random) -> None:
         self._commit(spec, {"t-1": None}, "tidy up")
@@ -244,7 +289,7 @@ class Players:
         )
 
     def _step(self, spec: Spec, random: Random) -> Program:
-        step = spec.name.rpartition(".")[2]
+        step, target = spec.name.rpartition(".")[2], TARGETS[spec.name.partition("/")[2].partition(".")[0]]
         rates = self.story.rates
         says = random.random() >= rates.setup / 2
 
@@ -252,9 +297,9 @@ class Players:
             result = StepResult(status="skipped", detail="not built")
             try:
                 if step == "pushl":
-                    result = self._push()
+                    result = self._push(target)
                 elif step == "report":
-                    made = self.git.commit_file(TARGET, REPORT, f"report of {self.story.seed}", "report")
+                    made = self.git.commit_file(target, REPORT, f"report of {self.story.seed}", "report")
                     result = StepResult(status="done", detail="committed", path=REPORT, commit=made)
             except OrchConvergeError as error:
                 result = StepResult(status="failed", detail=error.message)
@@ -265,9 +310,9 @@ class Players:
             program.seconds, program.acts = math.inf, ()
         return program
 
-    def _push(self) -> StepResult:
-        head = self.git.resolve(f"refs/heads/{TARGET}")
+    def _push(self, target: str) -> StepResult:
+        head = self.git.resolve(f"refs/heads/{target}")
         if head is None or "origin" not in self.git.remotes():
             return StepResult(status="skipped", detail="no remote called origin")
-        went, said = self.git.push("origin", head, TARGET)
+        went, said = self.git.push("origin", head, target)
         return StepResult(status="done" if went else "failed", detail=said, commit=head)

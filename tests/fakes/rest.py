@@ -18,7 +18,7 @@ class MemoryHost:
     """`orchconverge.ports.Host`. ``machine`` is what is left of it; ids come from ``random``, so a seed gives them again."""
 
     def __init__(self, random: Random, *, pid: int = 1) -> None:
-        self.machine = Machine(memory_free=8 << 30, disk_free=100 << 30)
+        self.machine = Machine(memory_free=8 << 30, disk_free=100 << 30, pids_free=30_000, ptys_free=3_000)
         self.processes: set[Process] = set()
         """The processes that live."""
         self.signals: list[tuple[Process, int]] = []
@@ -48,9 +48,10 @@ class OutcomeEngine:
 
     variables: tuple[str, ...] = ()
 
-    def __init__(self, name: str, *, contextual: bool = False) -> None:
+    def __init__(self, name: str, *, contextual: bool = False, commits: bool = True) -> None:
         self.name = name
         self.contextual = contextual
+        self.commits = commits
 
     def find(self) -> str | None:
         return f"/usr/bin/{self.name}"

@@ -1,14 +1,16 @@
 """Whole runs in virtual time: the real core and the real controller over fakes of every port, with faults from a seed.
 
-No thread, no process, no sleep. The same story gives the same ledger, byte for byte.
+No process, no sleep, and never two threads that run at once. The same story gives the same ledger, byte for byte.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as replace_rates
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -17,24 +19,25 @@ from msgspec.structs import replace
 
 from orchconverge import ports
 from orchconverge.adapters.mind_report import read_report
-from orchconverge.app import control
+from orchconverge.app import control, records
 from orchconverge.app.drive import drive
+from orchconverge.app.lock import Lock
 from orchconverge.app.world import World
 from orchconverge.core import events as e
 from orchconverge.core.standing import FOR_A_PERSON
-from orchconverge.core.state import Basin, State
-from orchconverge.core.target import Termination
-from orchconverge.core.values import Writer
+from orchconverge.core.state import Basin, Branch, Phase, State
+from orchconverge.core.target import Sha, Termination
+from orchconverge.core.values import Part, Writer
 from orchconverge.errors import Failed, Illegal, NotDurable, Refused
-from tests.fakes.clock import Time, VirtualClock, VirtualWakeups
+from tests.fakes.clock import Awaited, Time, Turns, VirtualClock, VirtualWakeups
 from tests.fakes.faults import Crash, Faults, Guarded
 from tests.fakes.git import MemoryGit, Store
 from tests.fakes.leases import Board, MemoryLeases
 from tests.fakes.ledger import MemoryLedger, Shelf
 from tests.fakes.panes import MemoryPanes, Server
-from tests.fakes.players import TARGET, Players
+from tests.fakes.players import TARGET, TARGETS, Players
 from tests.fakes.rest import MemoryExports, MemoryHost, MemoryJournal, MemoryShelf, OutcomeEngine
-from tests.fakes.story import Story
+from tests.fakes.story import MINDS, Story
 from tests.fakes.supervisors import Machine, MemorySupervisors
 from tests.fakes.watch import Violation, Watch
 
@@ -72,6 +75,28 @@ class FaultyLedger(MemoryLedger):
         return written
 
 
+class Pursuit:
+    """One basin as it is pursued: whoever resumes it, and the controller that lives now."""
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.name = name
+        self.target = TARGETS[name]
+        self.settings, self.limits = simulation.story.settings, simulation.story.limits
+        self.resumes = simulation.story.resumes
+        self.wakeups = VirtualWakeups(
+            simulation.time, size=lambda: len(simulation.shelf.content), runs=simulation.machine.runs
+        )
+        self.leases = MemoryLeases(simulation.board)
+        self.drives = 0
+        self.waits_since: float | None = None
+        """Since when the run waits for a person, and nothing else happened."""
+        self.watch = Watch(simulation, self)
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.target}"
+
+
 class Simulation:
     """One story, run to its end. Raises `Violation` with the seed for whatever must not be."""
 
@@ -97,15 +122,16 @@ class Simulation:
         self.host = MemoryHost(Random(f"ids {story.seed}"))
         self.exports = MemoryExports()
         self.journal = MemoryJournal()
-        self.wakeups = VirtualWakeups(self.time, size=lambda: len(self.shelf.content), runs=self.machine.runs)
         self.reader = MemoryLedger(self.clock, self.shelf)
         self.person = MemoryLedger(self.clock, self.shelf)
-        self.torn = self.crashes = self.waits = self.drives = 0
+        self.torn = self.crashes = self.waits = 0
         self.disturbed = False
         """Whether a person changed the checkout by hand: what a check saw there meanwhile is nobody's fault."""
-        self.watch = Watch(self)
-        self.waits_since: float | None = None
-        """Since when the run waits for a person, and nothing else happened."""
+        self.by_hand: set[Sha] = set()
+        """Where a person moved a target to at the lock."""
+        self.pursuits = [Pursuit(self, name) for name in (BASIN, "beside")[: 1 + story.beside]]
+        self.watch = self.pursuits[0].watch
+        self.turns = Turns(self.time) if story.beside else None
 
     def _settled(self, name: str) -> bool:
         entry = self.machine.entries.get(name)
@@ -118,11 +144,15 @@ class Simulation:
         try:
             self._declare()
             self._weather()
-            self._drive_to_the_end()
+            if self.turns is None:
+                self._drive_to_the_end(self.pursuits[0])
+            else:
+                self.turns.run(*(partial(self._drive_to_the_end, pursuit) for pursuit in self.pursuits))
             self.time.run(15.0)
             self.reader.catch_up()
             self.watch.resumed(self.reader.state)
-            self.watch.over()
+            for pursuit in self.pursuits:
+                pursuit.watch.over()
         except Violation as violation:
             raise Violation(f"seed {self.story.seed}: {violation}") from violation
         except Exception as error:
@@ -152,7 +182,7 @@ class Simulation:
 
     def facts(self, *kinds: type[e.AnyFact]) -> list[Any]:
         """What was appended, of these types."""
-        return [fact for fact in self.watch.facts if isinstance(fact, kinds)]
+        return [fact for pursuit in self.pursuits for fact in pursuit.watch.facts if isinstance(fact, kinds)]
 
     @property
     def basin(self) -> Basin:
@@ -168,93 +198,157 @@ class Simulation:
         story = self.story
         base = self.store.refs["refs/heads/main"]
         self.base = base
-        self.store.move(f"refs/heads/{TARGET}", base, by="ann")
+        for pursuit in self.pursuits:
+            self.store.move(pursuit.ref, base, by="ann")
+            pursuit.settings = replace(story.settings, base=base)
         self.store.move("refs/heads/other", base, by="ann")
         if story.target_checked_out:
             self.store.switch(ROOT, TARGET)
         if story.remote:
             self.store.pushed["origin"] = {}
-        self.settings = replace(story.settings, base=base)
-        self.limits = story.limits
         most = story.limits
-        fact = e.BasinDeclared(
-            basin=BASIN,
-            title="goal",
-            macrostate="all say yes",
-            goal="make c1 and the others say yes",
-            criteria=story.criteria,
-            termination=Termination(attempts=most.attempts, hours=most.hours),
-            target=TARGET,
-        )
-        self.by_person(fact)
+        for pursuit in self.pursuits:
+            fact = e.BasinDeclared(
+                basin=pursuit.name,
+                title="goal",
+                macrostate="all say yes",
+                goal="make c1 and the others say yes",
+                criteria=story.criteria,
+                termination=Termination(attempts=most.attempts, hours=most.hours),
+                target=pursuit.target,
+                lock=story.declared,
+            )
+            self.by_person(fact)
 
-    def _drive_to_the_end(self) -> None:
-        resumes = self.story.resumes
+    def _drive_to_the_end(self, pursuit: Pursuit) -> None:
+        watch, resumes = pursuit.watch, pursuit.resumes
         while True:
-            if self.drives > 200:
+            if pursuit.drives > 200:
                 raise Violation("it was resumed 200 times")
-            if not self._drive():
+            if not self._drive(pursuit):
                 self.crashes += 1
-                self.board.held.clear()
-                self.time.run(self.random.choice((0.0, 1.0, 40.0)))
-                self.watch.resumed(self._caught_up())
-                self._give_up_sometimes()
+                pursuit.leases.lost()
+                self._pass(self.random.choice((0.0, 1.0, 40.0)))
+                watch.resumed(self._caught_up())
+                self._give_up_sometimes(pursuit)
                 continue
             self.reader.catch_up()
-            basin = self.reader.state.basins[BASIN]
-            self.watch.resumed(self.reader.state)
+            basin = self.reader.state.basins[pursuit.name]
+            watch.resumed(self.reader.state)
             if basin.running is not None:
                 raise Violation("the controller left and its run is open")
             if basin.phase != "open" or resumes == 0:
                 return
             resumes -= 1
-            self.time.run(12.0)
-            self.watch.demand(self.machine.alive() == [], f"still running: {self.machine.alive()}")
-            self.time.run(self.random.choice((0.0, 300.0)))
-            if self.limits.attempts is not None and self.random.random() < 0.7:
-                self.limits = replace(self.limits, attempts=self.limits.attempts + 2)
-            if self.limits.hours is not None and self.random.random() < 0.7:
-                self.limits = replace(self.limits, hours=self.limits.hours + 0.2)
+            self._pass(12.0)
+            watch.demand(watch.processes() == [], f"still running: {watch.processes()}")
+            self._pass(self.random.choice((0.0, 300.0)))
+            if basin.queue and self.story.repertoire is not MINDS:
+                self._decide(pursuit)
+            limits = pursuit.limits
+            if limits.attempts is not None and self.random.random() < 0.7:
+                limits = replace(limits, attempts=limits.attempts + 2)
+            if limits.hours is not None and self.random.random() < 0.7:
+                limits = replace(limits, hours=limits.hours + 0.2)
+            pursuit.limits = limits
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass, in which others act."""
+        if self.turns is None:
+            self.time.run(seconds)
+        else:
+            self.turns.wait(Awaited(self.time.mono + seconds, lambda: False))
 
     def _caught_up(self) -> State:
         self.reader.catch_up()
         return self.reader.state
 
-    def _give_up_sometimes(self) -> None:
-        """A killed basin cannot be resumed, and now and then somebody stops it instead."""
-        basin = self.reader.state.basins[BASIN]
-        if basin.running is not None and (basin.phase == "killed" or self.random.random() < 0.05):
-            self.faults.quiet = True
-            world = self.world()
-            world.ledger.catch_up()
-            control.stop(world, world.ledger.state.basins[BASIN], cleanup=False)
-            self.faults.quiet = False
+    @contextmanager
+    def _person(self, pursuit: Pursuit) -> Iterator[World]:
+        """The world of a command that a person gives, in which nothing fails."""
+        leases, quiet = pursuit.leases, self.faults.quiet
+        pursuit.leases, self.faults.quiet = MemoryLeases(self.board), True
+        world = self.world(pursuit)
+        world.ledger.catch_up()
+        try:
+            yield world
+        finally:
+            pursuit.leases, self.faults.quiet = leases, quiet
 
-    def _drive(self) -> bool:
+    def _give_up_sometimes(self, pursuit: Pursuit) -> None:
+        """A killed basin cannot be resumed, and now and then somebody stops it instead."""
+        basin = self.reader.state.basins[pursuit.name]
+        if basin.running is not None and (basin.phase == "killed" or self.random.random() < 0.05):
+            with self._person(pursuit) as world:
+                control.stop(world, world.ledger.state.basins[pursuit.name], cleanup=False)
+
+    def _decide(self, pursuit: Pursuit) -> None:
+        """What a person does with the candidates that wait, between two runs."""
+        pursuit.wakeups.signals = 0
+        with self._person(pursuit) as world:
+            basin = world.ledger.state.basins[pursuit.name]
+            waiting = [world.ledger.state.branches[name] for name in basin.queue]
+            if not waiting:
+                return
+            how = self.random.choice(
+                ("accept", "accept", "all but one", "graft", "take", "prune", "prune all", "leave")
+            )
+            try:
+                if how.startswith("prune"):
+                    for branch in waiting if how == "prune all" else waiting[:1]:
+                        records.prune(world, branch, reason="not this one", decided_by="person(ann, no tty)")
+                elif how != "leave":
+                    with Lock.taken(world, pursuit.name, decided_by="person(ann, no tty)") as lock:
+                        try:
+                            self._at_the_lock(lock, how, waiting[0])
+                        finally:
+                            self.by_hand.add(self.store.refs[pursuit.ref])
+            except (Refused, Failed, Illegal) as refused:
+                killed = world.ledger.state.basins[pursuit.name].phase == "killed"
+                pursuit.watch.demand(killed or not isinstance(refused, Illegal), f"a person is told: {refused}")
+                self.journal.say(f"a person cannot {how}: {refused.message}")
+            except KeyboardInterrupt:
+                self.journal.say(f"a person does not {how} after all")
+
+    def _at_the_lock(self, lock: Lock, how: str, head: Branch) -> None:
+        if how == "graft":
+            lock.graft(head, reason=self.random.choice(("", "it is wanted")))
+        elif how == "take":
+            assert head.head is not None
+            paths = self.store.files(head.head)
+            lock.take(head, [Part(branch=head.id, paths=(self.random.choice(sorted(paths)),))], reason="it is good")
+        elif (proposal := lock.proposal()) is not None:
+            lock.accept(proposal, without={1} if how == "all but one" else set())
+
+    def _drive(self, pursuit: Pursuit | None = None) -> bool:
         """One controller's life. False if it was killed."""
-        self.drives += 1
-        self.wakeups.signals = 0
-        world = self.world()
+        pursuit = pursuit or self.pursuits[0]
+        watch, name = pursuit.watch, pursuit.name
+        pursuit.drives += 1
+        pursuit.wakeups.signals = 0
+        pursuit.leases = MemoryLeases(self.board)
+        world = self.world(pursuit)
         self.reader.catch_up()
-        basin = self.reader.state.basins[BASIN]
+        basin = self.reader.state.basins[name]
         if basin.phase == "killed" and basin.running is None:
             return True
         try:
-            drive(world, BASIN, self.settings, self.limits, tmux="run-goal", socket="/virtual/tmux")
+            drive(world, name, pursuit.settings, pursuit.limits, tmux=f"run-{name}", socket="/virtual/tmux")
         except Crash:
             return False
         except Refused:
             self.reader.catch_up()  # killed between the look and the start
-            self.watch.demand(self.reader.state.basins[BASIN].phase == "killed", "a start was refused")
+            watch.demand(self.reader.state.basins[name].phase == "killed", "a start was refused")
             return True
         except (NotDurable, Failed) as error:
-            self.watch.demand(self.watch.begun < self.drives, f"a controller that had begun was ended by: {error}")
-            self.time.run(60.0)
+            watch.demand(watch.begun < pursuit.drives, f"a controller that had begun was ended by: {error}")
+            self._pass(60.0)
             return False
         return True
 
-    def world(self) -> World:
+    def world(self, pursuit: Pursuit | None = None) -> World:
         """The ports as one process has them."""
+        pursuit = pursuit or self.pursuits[0]
         faults = self.faults
 
         def guarded(port: object, name: str) -> object:
@@ -263,9 +357,9 @@ class Simulation:
         git: ports.Git = MemoryGit(self.store, self.trees, between=faults.between)
         supervisors: ports.Supervisors = MemorySupervisors(self.machine, FOLDERS, unknown=faults.unknown)
         panes: ports.Panes = MemoryPanes(self.server)
-        leases: ports.Leases = MemoryLeases(self.board)
+        leases: ports.Leases = pursuit.leases
         exports: ports.Exports = self.exports
-        wakeups: ports.Wakeups = Waiting(self)
+        wakeups: ports.Wakeups = Waiting(self, pursuit)
         return World(
             ledger=FaultyLedger(self),
             git=cast(ports.Git, guarded(git, "git")),
@@ -303,34 +397,43 @@ class Simulation:
     def appended(self, fact: e.AnyFact) -> None:
         """Every line passes here, whoever wrote it."""
         self.reader.catch_up()
-        self.watch.appended(fact)
-        if isinstance(fact, e.RunWaiting) and fact.reason in FOR_A_PERSON and self.waits_since is None:
-            self.waits_since = self.time.mono
-            self.time.after(PATIENCE, lambda since=self.time.mono: self._lose_patience(since))  # type: ignore[misc]
+        pursuit = next(p for p in self.pursuits if p.name == getattr(fact, "basin", p.name))
+        pursuit.watch.appended(fact)
+        if isinstance(fact, e.RunWaiting) and fact.reason in FOR_A_PERSON and pursuit.waits_since is None:
+            pursuit.waits_since = self.time.mono
+            self.time.after(PATIENCE, partial(self._lose_patience, pursuit, self.time.mono))
         elif not isinstance(fact, e.RunWaiting | e.RunWoke | e.RunStarted):
-            self.waits_since = None
+            pursuit.waits_since = None
+        if isinstance(fact, e.ProposalMade) and self.random.random() < self.story.rates.overtaken:
+            self._change(f"person-{self.random.randrange(99)}", "x", pursuit)
 
-    def _lose_patience(self, since: float) -> None:
-        if self.waits_since == since:
-            self.by_person(e.RunStopRequested(basin=BASIN))
+    def _lose_patience(self, pursuit: Pursuit, since: float) -> None:
+        if pursuit.waits_since == since:
+            self.by_person(e.RunStopRequested(basin=pursuit.name))
 
     def _weather(self) -> None:
         for seconds, what in self.story.weather:
             act = getattr(self, f"_{what.replace(' ', '_')}")
             self.time.after(seconds, act)
-        self.time.after(LATEST, self._stop)
+        for pursuit in self.pursuits:
+            self.time.after(LATEST, partial(self.by_person, e.RunStopRequested(basin=pursuit.name)))
+
+    def _one(self) -> Pursuit:
+        """Whose weather it is."""
+        return self.pursuits[0] if len(self.pursuits) == 1 else self.random.choice(self.pursuits)
 
     def _for_a_while(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         begin()
         self.time.after(self.random.choice((20.0, 200.0, 900.0)), end)
 
-    def _change(self, name: str, text: str) -> None:
+    def _change(self, name: str, text: str, pursuit: Pursuit | None = None) -> None:
         """A person commits to the target, where it is checked out or from elsewhere."""
-        path = self.store.holder(TARGET)
-        if f"refs/heads/{TARGET}" not in self.store.refs:
+        pursuit = pursuit or self._one()
+        path = self.store.holder(pursuit.target)
+        if pursuit.ref not in self.store.refs:
             return
         if path is None:
-            self.store.commit_away(TARGET, {name: text}, "by hand", by="ann")
+            self.store.commit_away(pursuit.target, {name: text}, "by hand", by="ann")
         elif self.store.places[path].operation is None:
             self.disturbed = True
             tree = self.store.places[path]
@@ -387,14 +490,47 @@ class Simulation:
         self.time.after(self.random.choice((20.0, 400.0)), lambda: setattr(tree, "operation", None))
 
     def _stop(self) -> None:
-        self.by_person(e.RunStopRequested(basin=BASIN))
+        self.by_person(e.RunStopRequested(basin=self._one().name))
 
     def _signal(self) -> None:
-        self.wakeups.signals += 1
+        self._one().wakeups.signals += 1
 
     def _kill(self) -> None:
         if self.random.random() < 0.5:
-            self.by_person(e.BasinKilled(basin=BASIN, reason="not wanted any more"))
+            self.by_person(e.BasinKilled(basin=self._one().name, reason="not wanted any more"))
+
+    def _branches(self, *phases: Phase) -> list[Branch]:
+        """The branches of one pursuit that stand like this, newest first."""
+        self.reader.catch_up()
+        name = self._one().name
+        return [b for b in reversed(self.reader.state.branches_of(name)) if b.phase in phases]
+
+    def _prune_running(self) -> None:
+        self._prune(*self._branches(Phase.SEARCHING)[:1])
+
+    def _prune_waiting(self) -> None:
+        self._prune(*self._branches(Phase.CANDIDATE)[:1])
+
+    def _prune(self, *branches: Branch) -> None:
+        """What `orchconverge prune` appends; what a controller does not do then, the command does."""
+        for branch in branches:
+            fact = e.BranchPruned(
+                basin=branch.basin, branch=branch.id, reason="enough", decidedBy="person(ann, no tty)"
+            )
+            self.by_person(fact)
+
+    def _merge_by_hand(self) -> None:
+        """A person merges what a mind has committed, history and all, where the target is not checked out with changes."""
+        found = self._branches(Phase.SEARCHING, Phase.ENDED, Phase.CANDIDATE, Phase.FAILED, Phase.PRUNED)
+        heads = [h for b in found if (h := self.store.refs.get(f"refs/heads/{b.git_branch}")) not in (None, b.base)]
+        if not heads:
+            return
+        pursuit = next(p for p in self.pursuits if p.name == found[0].basin)
+        path, head = self.store.holder(pursuit.target), self.random.choice(heads)
+        busy = path is not None and (self.store.places[path].operation or any(self.store.dirt(self.store.places[path])))
+        if pursuit.ref in self.store.refs and not busy and head is not None:
+            self.disturbed = True
+            self.store.merge(pursuit.target, head, by="ann")
 
     def _tmux_dies(self) -> None:
         self.server.die()
@@ -433,6 +569,12 @@ class Simulation:
     def _memory_low(self) -> None:
         self._short(memory_free=1 << 20)
 
+    def _pids_low(self) -> None:
+        self._short(pids_free=100)
+
+    def _ptys_low(self) -> None:
+        self._short(ptys_free=2)
+
     def _short(self, **of: int) -> None:
         before = self.host.machine
         self._for_a_while(
@@ -457,9 +599,10 @@ class Simulation:
 
     def _branch_gone(self) -> None:
         """A person deletes the target, which git allows where nobody has it checked out, and brings it back."""
-        ref = f"refs/heads/{TARGET}"
+        pursuit = self._one()
+        ref = pursuit.ref
         found = self.store.refs.get(ref)
-        if found is None or self.store.holder(TARGET) is not None:
+        if found is None or self.store.holder(pursuit.target) is not None:
             return
         del self.store.refs[ref]
 
@@ -472,19 +615,23 @@ class Simulation:
 class Waiting:
     """The wakeups of one controller: they count how often it waited, and it may die meanwhile."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, pursuit: Pursuit) -> None:
         self._simulation = simulation
+        self._pursuit = pursuit
 
     def stopping(self) -> int:
-        return self._simulation.wakeups.stopping()
+        return self._pursuit.wakeups.stopping()
 
     def wait(self, running: Sequence[str], *, until: float | None) -> None:
         simulation = self._simulation
         simulation.waits += 1
-        if simulation.waits > MOST_WAITS:
+        if simulation.waits > MOST_WAITS * len(simulation.pursuits):
             raise Violation(f"it does not end: {simulation.journal.lines[-5:]}")
         simulation.faults.point("before wakeups.wait")
-        simulation.wakeups.wait(running, until=until)
+        if simulation.turns is None:
+            self._pursuit.wakeups.wait(running, until=until)
+        else:
+            simulation.turns.wait(self._pursuit.wakeups.awaited(running, until))
         simulation.faults.point("after wakeups.wait")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -23,9 +24,21 @@ WEATHER = (
 )  # fmt: skip
 
 
+WAVE_MINDS = {
+    "gain": 5, "gain all": 2, "each": 6, "at once": 4, "each and shared": 4, "at once and shared": 3, "in steps": 2,
+    "each and break": 3, "at once and break": 2, "noise": 2, "none": 1, "verdict": 2, "quota": 1, "crash": 1,
+    "gain and crash": 1, "hang": 1, "gain and hang": 2, "deaf": 1, "regress": 1, "flagged": 2, "leftovers": 2, "shared": 1,
+    "detached": 1, "tamper": 1, "garbage": 1, "question": 1, "deleted test": 1,
+}  # fmt: skip
+"""The same of a mind among others: one commit a criterion or one for all, rivals in `shared.txt`, breaks beside gains."""
+WAVE_WEATHER = (
+    *WEATHER, "prune running", "prune running", "prune waiting", "merge by hand", "merge by hand", "commit", "shared", "kill",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Chances of a fault at one call of a port."""
+    """Chances of a fault at one call of a port; ``overtaken`` is that of a person's commit right after a proposal."""
 
     crash: float = 0.0
     failed: float = 0.0
@@ -36,11 +49,15 @@ class Rates:
     flaky: float = 0.0
     hang: float = 0.0
     setup: float = 0.0
+    overtaken: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """One run. ``minds`` gives each branch its behaviour in turn, then by chance; ``weather`` is (seconds, what)."""
+    """One run, or two ``beside`` each other. ``minds`` gives each branch its behaviour in turn, then it is by chance.
+
+    ``weather`` is (seconds, what). With ``rivals`` two minds seldom write the same into a file.
+    """
 
     seed: int
     place: Place
@@ -55,11 +72,25 @@ class Story:
     target_checked_out: bool = True
     remote: bool = True
     fresh_differs: bool = False
+    repertoire: Mapping[str, int] = field(default_factory=lambda: MINDS)
+    rivals: bool = False
+    beside: bool = False
+    declared: Literal["auto", "person"] = "auto"
+
+    @property
+    def lock(self) -> str:
+        """Who admits: as the target was declared, unless the run says otherwise."""
+        return self.settings.lock or self.declared
 
 
 def holds(name: str, *, deadline: float = 60.0, required: bool = True) -> Criterion:
     """A criterion that holds where the file of its name says yes."""
     return Criterion(name=name, command=f"holds {name}", deadline=deadline, required=required)
+
+
+def pair(name: str) -> Criterion:
+    """A criterion that holds where two files say yes."""
+    return Criterion(name=name, command=f"pair {name}", deadline=60.0)
 
 
 TESTS = Criterion(name="tests", kind="tests", command="run-all", deadline=60.0)
@@ -162,4 +193,83 @@ def drawn(seed: int) -> Story:
         target_checked_out=place == "here" or r.random() < 0.4,
         remote=r.random() < 0.7,
         fresh_differs=r.random() < 0.1,
+    )
+
+
+def drawn_wave(seed: int) -> Story:
+    """The story of a seed with several minds at once: widths, the room that they have, who decides, what people do meanwhile."""
+    r = Random(f"wave {seed}")
+    number = r.randint(2, 6)
+    criteria = [
+        pair(f"c{n}") if r.random() < 0.2 else holds(f"c{n}", required=n == 1 or r.random() < 0.9)
+        for n in range(1, number + 1)
+    ]
+    files = {"shared.txt": "start", "README": "read"}
+    if r.random() < 0.25:
+        criteria.append(TESTS)
+        files |= {"t-1": "green", "t-2": r.choice(("green", "red"))}
+    criteria += [Criterion(name=kind, kind=kind) for kind in ("changed", "mergeable") if r.random() < 0.2]  # type: ignore[arg-type]
+    for n in range(1, number + 1):
+        if r.random() < 0.15:
+            files[f"c{n}.txt"] = "yes"
+
+    def sometimes(most: float, chance: float = 0.25) -> float:
+        return r.random() * most if r.random() < chance else 0.0
+
+    rates = Rates(
+        crash=sometimes(0.01, 0.4),
+        failed=sometimes(0.04),
+        unknown=sometimes(0.3),
+        lost_start=sometimes(0.3),
+        slow=sometimes(0.1, 0.4),
+        torn=sometimes(0.03),
+        flaky=sometimes(0.3),
+        hang=sometimes(0.1),
+        setup=sometimes(0.3, 0.15),
+        overtaken=sometimes(1.0, 0.3),
+    )
+    weather = tuple(
+        (r.random() * r.choice((200.0, 900.0)), r.choice(WAVE_WEATHER)) for _ in range(r.choice((0, 1, 2, 3, 5)))
+    )
+    declared = r.choice(("auto", "auto", "person"))
+    lock = r.choice((None, None, None, "auto", "person"))
+    chosen = settings(
+        "fresh",
+        minds=r.choice((1, 2, 3, 3, 4, 5)),
+        widen=r.choice(("stall", "stall", "f4", "2")),
+        maxMinds=r.choice((1, 2, 3, 5, 8, 8)),
+        lock=lock,
+        loop=r.random() < 0.85,
+        harvestTries=r.choice((12, 12, 3, 1)),
+        harvestMinutes=r.choice((10.0, 10.0, 0.5)),
+        interval=r.choice((0.0, 5.0, 60.0)),
+        engines=r.choice((("sim",), ("sim",), ("sim", "other:large"))),
+        chain=r.choice((("pushl", "report"), ("report",), ())),
+        setup=r.choice(("", "", "install")),
+        stallAfter=r.choice((1, 2, 3)),
+        attemptSeconds=r.choice((60.0, 300.0)),
+    )
+    hours = r.choice((None, None, 0.1, 0.5))
+    return Story(
+        seed=seed,
+        place="fresh",
+        criteria=tuple(criteria),
+        files=files,
+        settings=chosen,
+        limits=Limits(
+            attempts=r.choice((1, 2, 3, 5)),
+            hours=hours,
+            minds=r.choice((None, None, 2, 7)),
+            usd=r.choice((None, None, None, 0.05)),
+        ),
+        rates=rates,
+        weather=weather,
+        resumes=r.choice((0, 1, 1, 2)) + ((lock or declared) == "person"),
+        target_checked_out=r.random() < 0.4,
+        remote=r.random() < 0.7,
+        fresh_differs=r.random() < 0.05,
+        repertoire=WAVE_MINDS,
+        rivals=r.random() < 0.5,
+        beside=r.random() < 0.25,
+        declared=declared,
     )

@@ -72,6 +72,8 @@ class Machine:
         self.starts: Counter[str] = Counter()
         self.together: list[str] = []
         """Names of which two ran at once."""
+        self.peak: Counter[str] = Counter()
+        """How many of a kind ran at once, at most."""
         self._pid = 100
 
     def entry(self, name: str) -> Entry:
@@ -111,6 +113,10 @@ class Machine:
             self.together.append(name)
         self.starts[name] += 1
         entry.running = True
+        kind = name.partition("/")[0]
+        self.peak[kind] = max(
+            self.peak[kind], sum(one.startswith(f"{kind}/") and self.runs(one) for one in self.entries)
+        )
         for seconds, act in program.acts:
             self.time.after(seconds, lambda act=act: self._act(entry, act))  # type: ignore[misc]
         deadline = math.inf if spec.deadline_seconds is None else spec.deadline_seconds

@@ -1,46 +1,77 @@
-"""Five hundred runs of the real controller in virtual time, with faults from a seed, and a kill at every point of one story.
+"""Hundreds of runs of the real controller in virtual time, with faults from a seed, and a kill at every point of some stories.
 
 What must hold of each is in `tests/fakes/watch.py`. A failure names its seed: ``simulate(drawn(SEED))`` gives it again,
-byte for byte. `benchmarks/simulate.py --seeds N` is the long version.
+byte for byte, and ``simulate(drawn_wave(SEED))`` one with several minds at once. `benchmarks/simulate.py --seeds N` is the
+long version.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from orchconverge.app.checks import Checks
+from orchconverge.app.grafts import Grafts
+from orchconverge.app.minds import Minds
 from orchconverge.app.trees import Trees
-from orchconverge.core import judge, outlook
-from orchconverge.core.events import AttemptStarted, BranchSpawned, RunStopped, RunWaiting
+from orchconverge.core import judge, outlook, turn
+from orchconverge.core.events import (
+    AttemptStarted,
+    BranchGrafted,
+    BranchSpawned,
+    GraftRefused,
+    ProposalMade,
+    ResidueGrafted,
+    RunStopped,
+    RunWaiting,
+)
 from orchconverge.core.fold import CASES
 from orchconverge.core.judge import Answers
 from orchconverge.core.seen import Absent, Running
-from orchconverge.core.values import Evidence, Place
+from orchconverge.core.state import Basin, Branch, Phase
+from orchconverge.core.values import Evidence, Fact, Place
 from tests.fakes.git import MemoryGit
 from tests.fakes.simulation import Simulation, Violation, simulate
-from tests.fakes.story import Rates, Story, drawn, plain, settings
+from tests.fakes.story import Rates, Story, drawn, drawn_wave, holds, plain, settings
 from tests.fakes.supervisors import MemorySupervisors
 
 SEEDS = 500
+WAVE_SEEDS = 200
 CHUNK = 25
 MET: Counter[str] = Counter()
 """What the seeds led to, so that it can be said that they lead everywhere."""
+WAVES: Counter[str] = Counter()
+"""The same of the seeds with several minds."""
+
+
+def count(met: Counter[str], done: Simulation) -> None:
+    met["runs"] += 1
+    met["crashes"] += done.crashes
+    for fact in done.facts(Fact):
+        met[type(fact).__name__] += 1
+        if isinstance(fact, RunStopped | RunWaiting):
+            met[f"{type(fact).__name__} {fact.reason}"] += 1
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_whatever_goes_wrong_every_invariant_holds(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        done = simulate(drawn(seed))
-        MET["runs"] += 1
-        MET["crashes"] += done.crashes
-        for fact in done.watch.facts:
-            MET[type(fact).__name__] += 1
-            if isinstance(fact, RunStopped | RunWaiting):
-                MET[f"{type(fact).__name__} {fact.reason}"] += 1
+        count(MET, simulate(drawn(seed)))
+
+
+@pytest.mark.parametrize("first", range(0, WAVE_SEEDS, CHUNK))
+def test_whatever_goes_wrong_every_invariant_holds_of_waves_too(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        done = simulate(drawn_wave(seed))
+        count(WAVES, done)
+        WAVES["beside"] += len(done.pursuits) > 1
+        WAVES["by a person"] += len(done.by_hand)
+        for made in done.facts(ProposalMade):
+            WAVES["chains"] += len(made.parts) > 1
 
 
 def test_the_seeds_lead_everywhere() -> None:
@@ -56,14 +87,33 @@ def test_the_seeds_lead_everywhere() -> None:
         assert MET[f"RunWaiting {reason}"] > 2, reason
 
 
+def test_the_seeds_of_waves_lead_everywhere_too() -> None:
+    if WAVES["runs"] < WAVE_SEEDS:
+        pytest.skip("not all seeds were run")
+    for what in ("BranchGrafted", "ResidueGrafted", "GraftRefused", "BranchPruned", "BasinConverged", "ProposalMade"):
+        assert WAVES[what] > 20, what
+    for what in ("crashes", "beside", "by a person", "chains", "RunWaiting limit", "RunStopped waiting"):
+        assert WAVES[what] > 5, what
+
+
 @pytest.mark.parametrize("seed", [5987, 7467, 8950])
 def test_what_a_longer_search_found_stays_mended(seed: int) -> None:
     """A chain that was over before its basin converged; hours that ran while the disk was full; a kill before the start."""
     simulate(drawn(seed))
 
 
+@pytest.mark.parametrize("seed", [26, 40, 927, 4524, 4803, 6241])
+def test_what_a_longer_search_found_of_waves_stays_mended(seed: int) -> None:
+    """A proposal of which a person took nothing; a mind that began though its room was gone; a check that outlived its run.
+
+    Minds not counted while a probe could not tell; an end that was not known once and then never; a wait that slept badly.
+    """
+    simulate(drawn_wave(seed))
+
+
+@pytest.mark.parametrize("drawn", [drawn, drawn_wave])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_seed_gives_the_same_ledger_byte_for_byte(seed: int) -> None:
+def test_a_seed_gives_the_same_ledger_byte_for_byte(seed: int, drawn: Callable[[int], Story]) -> None:
     assert simulate(drawn(seed)).ledger == simulate(drawn(seed)).ledger
 
 
@@ -73,18 +123,50 @@ def outcome(done: Simulation) -> tuple[object, ...]:
     minds = sorted((name, n) for name, n in done.machine.starts.items() if name.startswith("minds/"))
     stopped = done.facts(RunStopped)[-1].reason
     steps = [(step.name, step.status) for step in basin.chain.done]
-    return done.tree, basin.charged, basin.phase, stopped, minds, len(done.facts(BranchSpawned)), steps
+    landed = sorted(
+        (fact.branch, getattr(fact, "criterion", None)) for fact in done.facts(BranchGrafted, ResidueGrafted)
+    )
+    return done.tree, basin.charged, basin.phase, stopped, minds, len(done.facts(BranchSpawned)), steps, landed
 
 
+STRIDES = pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+"""Every fifth point by default; every one is slow."""
+
+
+@STRIDES
 @pytest.mark.parametrize("place", ["here", "fresh"])
-def test_killed_anywhere_and_resumed_it_ends_the_same(place: Place) -> None:
+def test_killed_anywhere_and_resumed_it_ends_the_same(place: Place, stride: int) -> None:
     """Before, in the middle of and after each append and each effect of one story."""
     story = plain(place, minds=("gain", "noise", "gain"), settings=settings(place, setup="install", interval=5.0))
     whole = simulate(story)
     assert whole.basin.phase == "converged"
     points = whole.faults.points
     assert points > 150
-    for point in range(1, points + 1):
+    for point in range(1, points + 1, stride):
+        killed = simulate(story, crash_at=point)
+        assert killed.crashes == 1
+        assert outcome(killed) == outcome(whole), f"killed at point {point}"
+
+
+def wave(*minds: str, seed: int = 0, **changes: object) -> Story:
+    """Three minds at once that do this, and three criteria. What is no part of a story is one of its settings."""
+    parts = {name: changes.pop(name) for name in ("weather", "files", "declared") if name in changes}
+    criteria = (holds("c1"), holds("c2"), holds("c3"))
+    chosen = settings("fresh", minds=3, interval=5.0, **changes)
+    return plain("fresh", minds=minds, seed=seed, criteria=criteria, settings=chosen, **parts)
+
+
+@STRIDES
+def test_a_wave_that_is_killed_anywhere_and_resumed_ends_the_same(stride: int) -> None:
+    """Three minds that differ in what they gain: one is grafted whole, parts of the others land, some are turned down."""
+    story = wave("each", "gain", "at once and shared", seed=4)
+    whole = simulate(story)
+    assert whole.basin.phase == "converged"
+    assert len(whole.facts(ResidueGrafted)) > 0
+    assert len(whole.facts(GraftRefused)) > 0
+    points = whole.faults.points
+    assert points > 400
+    for point in range(1, points + 1, stride):
         killed = simulate(story, crash_at=point)
         assert killed.crashes == 1
         assert outcome(killed) == outcome(whole), f"killed at point {point}"
@@ -163,3 +245,42 @@ def test_a_mind_that_is_started_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(MemorySupervisors, "probe", forgets_its_claims)
     assert "goal.1" in red(plain("fresh"))
+
+
+def test_more_minds_than_there_is_room_for_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Minds, "running", lambda self, state: 0)
+    assert "3 minds at once, 2 at most" in red(wave("gain", "gain", "gain", maxMinds=2))
+
+
+def test_a_mind_that_begins_elsewhere_than_its_wave_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawned = turn._spawned
+
+    def at_the_tip(seen: Any, *args: Any, base: Any, **named: Any) -> BranchSpawned:
+        return spawned(seen, *args, base=seen.target.head, **named)
+
+    monkeypatch.setattr(turn, "_spawned", at_the_tip)
+    story = wave("gain", "gain", "gain", maxMinds=1, weather=((20.0, "commit"), (30.0, "commit"), (40.0, "commit")))
+    assert "begins elsewhere than its wave" in red(story)
+
+
+def test_a_graft_that_loses_what_held_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "lost", lambda before, after: ())
+    assert "a graft lost" in red(
+        *(wave(*["each and break"] * 3, seed=seed, files={"c1.txt": "yes"}) for seed in range(9))
+    )
+
+
+def test_a_proposal_that_nothing_keeps_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grafts, "offer", lambda self, basin, head: setattr(self, "offered", head))
+    assert "whose chain nothing keeps" in red(wave("gain", "gain", "gain"))
+
+
+def test_a_graft_behind_the_persons_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Basin, "valve", property(lambda self: "auto"))
+    assert "without a person" in red(wave("gain", "gain", "gain", declared="person"))
+
+
+def test_an_attempt_that_ends_while_a_pruned_mind_runs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Branch, "may_run", property(lambda self: self.phase in (Phase.SPAWNED, Phase.SEARCHING)))
+    story = wave("none", "none", "deaf", weather=tuple((at, "prune running") for at in (20.0, 40.0, 60.0, 80.0)))
+    assert "an attempt ended while" in red(story)

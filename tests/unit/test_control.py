@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from orchconverge.app import control, handover
+from orchconverge.app import control, handover, records
 from orchconverge.app.minds import Minds
-from orchconverge.app.trees import Trees
-from orchconverge.app.world import World, mind_name
-from orchconverge.core.events import AnyFact, RunStopped, RunStopRequested
+from orchconverge.app.trees import AT_LOCK, Trees
+from orchconverge.app.world import World, given_name, mind_name
+from orchconverge.core.events import AnyFact, BranchSearching, RunStopped, RunStopRequested
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Limits, Process, Writer
 from orchconverge.errors import Failed, Refused
-from orchconverge.ports import Absent, Ended, Spec
+from orchconverge.ports import Absent, Ended, Running, Spec
 from tests.fakes import simulation
 from tests.fakes.faults import Crash
+from tests.fakes.players import TARGET
 from tests.fakes.simulation import BASIN, Simulation
 from tests.fakes.story import plain, settings
 
@@ -162,6 +163,44 @@ def test_commits_on_a_detached_head_and_leftovers_survive_a_cleanup(left: Simula
     assert "2 worktrees removed; state" in said
 
 
+def test_what_a_pruned_mind_left_uncommitted_survives_the_resume_that_cleans_up(left: Simulation) -> None:
+    world = opened(left)
+    branch, path = world.ledger.state.branches[f"{BASIN}.1"], tree_of_the_mind(world)
+    left.store.places[path].files["left"] = "uncommitted"
+    process = left.machine.entries[mind_name(branch.id)].process
+    assert process is not None
+    world.ledger.append(
+        BranchSearching(basin=BASIN, branch=branch.id, session="", process=process), writer="controller"
+    )
+    records.prune(world, branch, reason="not this one", decided_by="person(ann, no tty)")
+    assert path.exists()
+    assert left._drive()
+    assert not path.exists()
+    leftovers = kept(left, f"{BASIN}.1-leftovers")
+    assert leftovers is not None
+    assert left.store.files(leftovers)["left"] == "uncommitted"
+
+
+@pytest.mark.parametrize("somebody", [False, True])
+def test_what_a_killed_graft_left_at_the_lock_is_ended_unless_somebody_is_there(
+    left: Simulation, somebody: bool
+) -> None:
+    world = opened(left)
+    tree, _ = Trees(world, BASIN, own=AT_LOCK).for_tree(world.git.tree_of(left.base), left.base, setup="")
+    names = [f"gates/{BASIN}.0a", f"gatesetups/{BASIN}.lt-1"]
+    for name in names:
+        spec = Spec(name=name, cwd=tree, argv=("/bin/sh", "-c", "holds c1"), env={})
+        world.supervisors.launch(world.supervisors.prepare(spec))
+    left.time.run(0.3)
+    assert all(isinstance(world.supervisors.probe(name), Running) for name in names)
+    if somebody:
+        left.board.held.add(f"graft/{TARGET}")
+    stop(world, cleanup=True)
+    assert [isinstance(world.supervisors.probe(name), Running) for name in names] == [somebody] * 2
+    assert (tree in left.store.places) == somebody
+    assert (f"graft/{TARGET}" in left.board.held) == somebody
+
+
 def test_a_worktree_with_a_repository_inside_stays_and_is_named(left: Simulation) -> None:
     world = opened(left)
     path = tree_of_the_mind(world)
@@ -205,11 +244,13 @@ def test_what_lies_in_a_repository_of_its_own_is_not_said_to_be_kept(left: Simul
 
 
 def test_a_mind_is_told_of_a_folder_of_its_own_and_our_records_lie_outside(left: Simulation) -> None:
-    files = left.machine.entries[mind_name(f"{BASIN}.1")].files
-    assert f"/minds/{BASIN}.1/mind/report.json".encode() in files["brief.md"]
+    branch = opened(left).ledger.state.branches[f"{BASIN}.1"]
+    given, ours = left.machine.entries[given_name(branch)].files, left.machine.entries[mind_name(branch.id)].files
+    assert f"/{given_name(branch)}/mind/report.json".encode() in given["brief.md"]
+    assert f"{BASIN}.1".encode() not in given["brief.md"]
     left.time.run(5.0)
-    assert "mind/report.json" in files
-    assert "report.json" not in files
+    assert given.keys() == {"brief.md", "mind/report.json"}
+    assert not {"brief.md", "report.json", "mind/report.json"} & ours.keys()
 
 
 # --- trees -----------------------------------------------------------------------------------------------------------

@@ -10,10 +10,14 @@ from orchconverge.core.events import (
     BasinChecked,
     BasinConverged,
     BranchCandidate,
+    BranchEnded,
     BranchFailed,
     BranchGrafted,
+    BranchPruned,
     BranchSpawned,
     GraftRefused,
+    ProposalMade,
+    ResidueGrafted,
     RunStarted,
     RunStopped,
     RunWaiting,
@@ -25,7 +29,7 @@ from orchconverge.core.standing import exit_code
 from orchconverge.core.target import Criterion
 from orchconverge.core.values import Limits, Place
 from tests.fakes.simulation import BASIN, Simulation, simulate
-from tests.fakes.story import TESTS, Rates, holds, plain, settings
+from tests.fakes.story import TESTS, Rates, Story, holds, plain, settings
 
 BOTH = pytest.mark.parametrize("place", ["here", "fresh"])
 
@@ -70,17 +74,21 @@ def test_progress_goes_on_with_another_approach(place: Place) -> None:
     assert first.approach != second.approach
 
 
-@BOTH
-def test_no_progress_climbs_to_a_fresh_context_and_then_stops(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("place", "ladder"),
+    [
+        ("here", [("continue", 1), ("continue", 1), ("fresh context", 1), ("continue", 1)]),
+        ("fresh", [("continue", 1), ("continue", 1), ("wider", 2), ("wider", 3)]),
+    ],
+)
+def test_no_progress_climbs_to_a_fresh_context_or_wider_and_then_stops(
+    place: Place, ladder: list[tuple[str, int]]
+) -> None:
     chosen = settings(place, stallAfter=2, interval=0.0)
     done = simulate(plain(place, minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
     assert decisions(done) == ["IN_PROGRESS", "STALLED", "IN_PROGRESS", "STALLED"]
-    assert [fact.strategy for fact in done.facts(AttemptStarted)] == [
-        "continue",
-        "continue",
-        "fresh context",
-        "continue",
-    ]
+    assert [(fact.strategy, fact.width) for fact in done.facts(AttemptStarted)] == ladder
+    assert len(done.facts(BranchSpawned)) == sum(width for _, width in ladder)
     assert stopped(done)[0] == "stalled"
     assert [step.step for step in done.facts(StepEnded)] == ["pushl", "report"]
     assert done.basin.phase == "open"
@@ -95,12 +103,13 @@ def test_in_place_the_engines_context_is_continued_until_the_escalation() -> Non
     assert [sum(fact.engineSession.encode() in log for log in argv) for fact in contexts] == [2, 2]
 
 
-def test_the_last_rung_but_one_is_the_next_engine() -> None:
-    chosen = settings("fresh", stallAfter=1, interval=0.0, engines=("sim", "other"))
-    done = simulate(plain("fresh", minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
+@pytest.mark.parametrize(("place", "rung"), [("here", "fresh context"), ("fresh", "wider")])
+def test_the_last_rung_but_one_is_the_next_engine(place: Place, rung: str) -> None:
+    chosen = settings(place, stallAfter=1, interval=0.0, engines=("sim", "other"))
+    done = simulate(plain(place, minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
     started = done.facts(AttemptStarted)
     assert [fact.engine for fact in started] == ["sim", "sim", "other"]
-    assert [fact.strategy for fact in started] == ["continue", "fresh context", "next engine"]
+    assert [fact.strategy for fact in started] == ["continue", rung, "next engine"]
     assert stopped(done)[0] == "stalled"
 
 
@@ -342,6 +351,110 @@ def test_the_kinds_that_git_answers_are_never_gained_alone() -> None:
     )
     assert results(done) == ["no_progress", "success"]
     assert [x.met for x in done.facts(BasinChecked)[0].results if x.criterion == "changed"] == ["no", "no"]
+
+
+# --- several minds at once --------------------------------------------------------------------------------------------
+
+THREE = (holds("c1"), holds("c2"), holds("c3"))
+
+
+def wave(*minds: str, **changes: object) -> Story:
+    """One attempt of three minds with three criteria. What is no part of a story is one of its settings."""
+    names = ("seed", "weather", "declared", "beside", "rates", "resumes", "limits")
+    parts: dict[str, object] = {"limits": Limits(attempts=1), "criteria": THREE, "minds": minds}
+    parts |= {name: changes.pop(name) for name in names if name in changes}
+    return plain("fresh", settings=settings("fresh", **{"minds": 3, "interval": 5.0, **changes}), **parts)  # type: ignore[arg-type]
+
+
+def met(done: Simulation) -> list[set[str]]:
+    return [{x.criterion for x in c.evidence if x.met == "yes"} for c in done.facts(BranchCandidate)]
+
+
+def test_a_wave_begins_at_one_commit_and_what_its_branches_met_lands_together() -> None:
+    done = simulate(wave("each", "gain", "at once and shared", seed=4))
+    spawned = done.facts(BranchSpawned)
+    assert [x.branch for x in spawned] == ["goal.1", "goal.2", "goal.3"]
+    assert (len({x.base for x in spawned}), len({x.approach for x in spawned})) == (1, 3)
+    assert done.machine.peak["minds"] == 3
+    assert met(done) == [{"c1", "c2"}, {"c1"}, {"c2", "c3"}]
+    [proposal] = done.facts(ProposalMade)
+    assert [(x.part.branch, x.part.criterion, x.part.paths) for x in proposal.parts] == [
+        ("goal.1", None, ()),
+        ("goal.3", "c3", ("c3.txt",)),
+    ]
+    assert [x.branch for x in done.facts(BranchGrafted)] == ["goal.1"]
+    assert [(x.branch, x.criterion, x.paths) for x in done.facts(ResidueGrafted)] == [("goal.3", "c3", ("c3.txt",))]
+    assert {x.branch: x.reason for x in done.facts(BranchPruned)}.keys() == {"goal.2", "goal.3"}
+    assert decisions(done) == ["SUCCESS"]
+    files = {name: text for name, text in done.tree.items() if not name.startswith("docs/")}
+    assert files == {"shared.txt": "start", "c1.txt": "yes", "c2.txt": "yes", "c3.txt": "yes"}
+
+
+def test_with_a_person_at_the_lock_the_attempt_ends_with_a_proposal_and_nothing_moves() -> None:
+    done = simulate(wave("each", "gain", "at once and shared", seed=4, declared="person"))
+    assert decisions(done) == ["WAITING"]
+    assert len(done.facts(ProposalMade)) == 1
+    assert done.facts(BranchGrafted, ResidueGrafted, StepEnded) == []
+    assert stopped(done) == ("waiting", "3 candidates at the lock: orchconverge lock goal")
+    assert done.tree == {"shared.txt": "start"}
+    assert exit_code(done.reader.state, BASIN) == 5
+
+
+def test_of_a_wave_no_more_run_at_once_than_there_is_room_for() -> None:
+    done = simulate(wave("none", "none", "none", maxMinds=2))
+    assert len(done.facts(BranchSpawned)) == 3
+    assert done.machine.peak["minds"] == 2
+    assert results(done) == ["no_progress"]
+
+
+def test_two_pursuits_share_the_room() -> None:
+    done = simulate(wave(*["gain"] * 9, maxMinds=2, beside=True))
+    assert done.machine.peak["minds"] == 2
+    assert {x.basin for x in done.facts(BranchSpawned)} == {"goal", "beside"}
+    assert [x.reason for x in done.facts(RunWaiting)][:1] == ["limit"]
+    assert len(done.facts(AttemptEnded)) == 2
+
+
+def test_a_mind_that_a_person_prunes_is_ended_and_the_others_go_on() -> None:
+    weather = ((30.0, "prune running"), (31.0, "prune running"))
+    done = simulate(wave("hang", "each", "hang", seed=3, weather=weather))
+    assert [x.branch for x in done.facts(BranchPruned)] == ["goal.3", "goal.2"]
+    assert {x.branch: x.reason for x in done.facts(BranchEnded)} == {
+        "goal.1": "deadline",
+        "goal.2": "killed",
+        "goal.3": "killed",
+    }
+    assert done.facts(BranchCandidate) == []
+    assert [(x.result, x.charged) for x in done.facts(AttemptEnded)] == [("no_progress", True)]
+
+
+def test_a_wave_of_which_one_mind_was_lost_is_charged_and_one_that_nobody_finished_is_not() -> None:
+    one = simulate(wave("hang", "none", "none", seed=1, weather=((60.0, "end mind"),)))
+    assert [(x.result, x.charged) for x in one.facts(AttemptEnded)] == [("no_progress", True)]
+    all_of_them = tuple((60.0 + n, "end mind") for n in range(3))
+    none = simulate(wave(*["hang"] * 3, *["none"] * 3, seed=1, weather=all_of_them))
+    assert next((x.result, x.charged) for x in none.facts(AttemptEnded)) == ("interrupted", False)
+
+
+def test_a_proposal_whose_tip_moved_is_made_anew_on_the_new_one() -> None:
+    done = simulate(wave("each", "gain", "none", seed=4, rates=Rates(overtaken=0.7)))
+    proposals, tips = done.facts(ProposalMade), [x.head for x in done.facts(BasinChecked)]
+    assert len(proposals) > 1
+    assert len({x.tip for x in proposals}) == len(proposals)
+    assert {x.tip for x in proposals} <= set(tips)
+    assert [x.mergeCommit for x in done.facts(BranchGrafted)] == [proposals[-1].parts[0].commit]
+
+
+def test_where_nothing_is_left_to_spend_a_wave_is_narrower() -> None:
+    done = simulate(wave(*["none"] * 9, limits=Limits(attempts=3, minds=4)))
+    assert [x.width for x in done.facts(AttemptStarted)] == [3, 1]
+    assert stopped(done) == ("limit", "4 of 4 minds")
+
+
+def test_one_wave_that_was_asked_for_alone_is_one_attempt() -> None:
+    done = simulate(wave(*["noise"] * 9, loop=False, limits=Limits(attempts=5)))
+    assert len(done.facts(AttemptStarted)) == 1
+    assert stopped(done)[0] == "limit"
 
 
 # --- what fails outside ----------------------------------------------------------------------------------------------

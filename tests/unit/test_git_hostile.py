@@ -113,9 +113,16 @@ def whole_round(repo: Repository, trees: Path, *, branch: str = "mind", files: t
     assert repo.merges(base, head)
     squash = repo.squash(trees / "q", tip=base, head=head)
     assert squash.tree == repo.tree_of(head)
-    graft = repo.commit_tree(squash.tree, parent=base, message=f"graft\n\nOrchconverge-Head: {branch}")
+    assert repo.squash(trees / "q", tip=base, head=head, base=base, paths=files).tree == squash.tree
+    assert repo.squash(trees / "q", tip=base, head=head, base=base, commits=(head,)).tree == squash.tree
+    trailers = "Orchconverge-Basin: goal\nOrchconverge-Branch: goal.1"
+    graft = repo.commit_tree(squash.tree, parent=base, message=f"graft\n\n{trailers}")
+    assert repo.changed(base, graft) == tuple(sorted(files, key=os.fsencode))
+    repo.offer("goal", graft)
     assert repo.advance("main", new=graft, old=base)
-    assert repo.find_graft("main", branch) == graft
+    assert [(x.commit, x.branch, x.paths) for x in repo.landed("goal", since=base, head=graft)] == [
+        (graft, "goal.1", repo.changed(base, graft))
+    ]
     report = repo.commit_file("main", "report.md", "# report\n", "report")
     assert repo.work(graft, report).changed == ("report.md",)
     for name in ("m", "q"):

@@ -112,7 +112,7 @@ def forbidden(module: str, target: str) -> str:
     if not target:
         return ""  # the package itself: its version
     here, there = room(module), room(target)
-    if here in ALONE or there in ALONE:
+    if here != there and (here in ALONE or there in ALONE):
         return "programs of their own import nothing of ours, and nobody imports them"
     if here == there == "adapters":
         return "" if one_thing(module, target) else "adapters are strangers to one another"

@@ -67,6 +67,35 @@ def test_a_coding_agents_messages_are_shown_as_words_calls_and_result() -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "first", "last"),
+    [
+        ("codex", "· item.started /bin/bash -lc 'cat a.txt'", "· item.completed all done"),
+        ("gemini", "· tool_use read_file", "· message all done"),
+        ("opencode", "· tool_use read", "· text all done"),
+    ],
+)
+def test_of_the_messages_of_other_agents_those_with_words_are_shown(engine: str, first: str, last: str) -> None:
+    log = Path(__file__).parents[1] / "data" / "engines" / f"{engine}-work.log"
+    shown = [text for line in log.read_bytes().splitlines() for text in pane.render(line)]
+    assert first in shown
+    assert shown[-1] == last
+    assert [text for text in shown if text.startswith("·") and len(text.split()) < 3] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"item.started"}',
+        b'{"type":"step_start","part":{"id":"prt_1","snapshot":"790a"}}',
+        b'{"type":"tool_result","status":"success","output":"","content":""}',
+        b'{"type":"user","message":{"content":[{"type":"tool_result"}]}}',
+    ],
+)
+def test_a_message_without_words_is_not_shown(line: bytes) -> None:
+    assert pane.render(line) == []
+
+
+@pytest.mark.parametrize(
     "line",
     [
         b"{",
@@ -83,10 +112,9 @@ def test_a_coding_agents_messages_are_shown_as_words_calls_and_result() -> None:
         b"",
     ],
 )
-def test_b66_no_shape_of_a_line_is_too_odd_to_be_shown(line: bytes) -> None:
-    shown = pane.render(line)
-    assert len(shown) == 1
-    shown[0].encode()
+def test_b66_no_shape_of_a_line_is_too_odd_to_be_read(line: bytes) -> None:
+    for shown in pane.render(line):
+        shown.encode()
 
 
 def shown_by_screen(data: bytes, size: int, *, now: float = 100.0) -> bytes:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchconverge.core.target import Budget, Criterion, Termination
@@ -177,6 +177,7 @@ VALUES = st.recursive(
 KEYS = ["id", "title", "macrostate", "termination", "criteria", "budget", "target", "lock", "approaches", "may_change"]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_table_is_taken_or_refused(table: dict[str, object]) -> None:
     try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from orchconverge.adapters.supervisors import Supervisors
 from orchconverge.cli import COMMANDS, NOT_YET, rewritten
 from orchconverge.errors import Refused
+from orchconverge.ports import Spec
 
 COMMAND = (sys.executable, "-P", "-m", "orchconverge")
 
@@ -36,8 +39,8 @@ def test_a_command_of_a_later_version_is_no_goal(word: str) -> None:
 
 def test_more_words_after_one_are_named_as_the_goal_that_they_could_be() -> None:
     with pytest.raises(Refused) as refused:
-        rewritten(["lock", "the door", "--max-attempts", "3"])
-    assert refused.value.hint == "as a goal: orchconverge run 'lock the door'"
+        rewritten(["watch", "the door", "--max-attempts", "3"])
+    assert refused.value.hint == "as a goal: orchconverge run 'watch the door'"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,27 @@ def test_from_inside_nothing_is_started_stopped_or_pushed(
     said = run(*words, cwd=tmp_path, **{mark: "1"})
     assert said.returncode == 2
     assert f"this is {what}: it may look" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("minds", "this is a mind: it may look"),
+        ("checks", "this is a check or a setup: it may look"),
+        ("setups", "this is a check or a setup: it may look"),
+        ("gates", "this is a check or a setup: it may look"),
+        ("gatesetups", "this is a check or a setup: it may look"),
+        ("steps", "Missing argument"),
+    ],
+)
+def test_what_lost_its_parent_and_its_environment_is_still_inside(tmp_path: Path, kind: str, said: str) -> None:
+    orphan = f"setsid {' '.join(COMMAND)} frontier add; echo over > done"
+    plain = f"PATH={os.environ['PATH']} HOME={os.environ['HOME']}"
+    script = f"mkfifo done; (env -i {plain} sh -c {shlex.quote(orphan)} &) ; read word < done"
+    supervisors = Supervisors(tmp_path / "runs")
+    spec = Spec(name=f"{kind}/goal.1", cwd=tmp_path, argv=("/bin/sh", "-c", script), env={"PATH": os.environ["PATH"]})
+    subprocess.run(supervisors.prepare(spec), cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=60, check=True)
+    assert said in supervisors.log(spec.name).decode()
 
 
 def test_from_inside_one_may_look(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from orchconverge.core import events as e
 from orchconverge.core import values as v
 from orchconverge.core.fold import Fold, on, refuse
 from orchconverge.core.state import Basin, Question, Tip
+from orchconverge.core.target import Criterion
 
 
 @on(e.BasinDeclared)
@@ -36,16 +37,25 @@ def _declared(fold: Fold, fact: e.BasinDeclared) -> None:
 @on(e.BasinAmended)
 def _amended(fold: Fold, fact: e.BasinAmended) -> None:
     basin = fold.basin(fact.basin)
+    if basin.phase != "open":
+        refuse(f"{basin.id} is {basin.phase}", "an open target is amended")
     if basin.attempt is not None:
         refuse(f"attempt {basin.attempt.number} of {basin.id} runs", "a target is amended between attempts")
-    fold.put(
-        basin,
-        fact,
-        criteria=fact.criteria or basin.criteria,
-        termination=fact.termination or basin.termination,
-        budget=fact.budget or basin.budget,
-        amended=basin.attempts,
-    )
+    changes = {
+        "termination": fact.termination or basin.termination,
+        "budget": fact.budget or basin.budget,
+        "amended": basin.attempts,
+    }
+    if fact.criteria:
+        fold.results.pop(basin.id, None)
+        changes |= {"criteria": fact.criteria, "proposal": None, "tip": _still(basin, fact.criteria)}
+    fold.put(basin, fact, **changes)
+
+
+def _still(basin: Basin, criteria: tuple[Criterion, ...]) -> Tip | None:
+    """The tip with the answers to those criteria alone that mean what they meant."""
+    same = {c.name for c in criteria if c in basin.criteria}
+    return basin.tip and replace(basin.tip, results={n: x for n, x in basin.tip.results.items() if n in same})
 
 
 @on(e.BasinChecked)

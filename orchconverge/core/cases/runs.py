@@ -49,6 +49,7 @@ def _attempt_started(fold: Fold, fact: e.AttemptStarted) -> None:
         active=active,
         at=fact.at,
         opened=fact.retries is not None,
+        retries=fact.retries,
     )
     fold.put(basin, fact, attempt=attempt, attempts=fact.attempt, active=active)
 
@@ -58,13 +59,14 @@ def _attempt_ended(fold: Fold, fact: e.AttemptEnded) -> None:
     basin, attempt = fold.attempt(fact.basin, fact.attempt)
     branches = [fold.branches[b] for b in attempt.branches]
     for branch in branches:
-        if branch.phase in UNSETTLED:
+        if branch.phase in UNSETTLED or branch.may_run:
             refuse(f"{branch.id} is {branch.phase.value}", "an attempt ends when its wave is settled")
     fold.remember(basin.id, fact.evidence)
+    approaches = list(dict.fromkeys(b.approach for b in branches))
     past = Past(
         number=attempt.number,
         strategy=attempt.strategy,
-        approach=branches[0].approach if branches else "",
+        approach=approaches[0] if len(approaches) == 1 else " / ".join(a.split(":")[0] for a in approaches),
         engine=attempt.engine,
         charged=fact.charged,
         result=fact.result,
@@ -83,6 +85,7 @@ def _attempt_ended(fold: Fold, fact: e.AttemptEnded) -> None:
         failure=" / ".join(b.failure or b.refusal for b in branches if b.failure or b.refusal)[:TEXT],
         verdict=" / ".join(b.verdict.text for b in branches if b.verdict)[:TEXT],
         excerpts=tuple((x.criterion, x.excerpt[-EXCERPT:]) for x in fact.evidence if x.met != "yes"),
+        results=sum(branch.head is not None and branch.head != branch.base for branch in branches),
     )
     for branch in branches:
         if branch.phase not in (Phase.CANDIDATE,) or branch.admitted:
@@ -182,8 +185,10 @@ def _woke(fold: Fold, fact: e.RunWoke) -> None:
     basin, run = fold.run(fact.basin)
     if run.waiting is None:
         refuse(f"{basin.id} does not wait", "only a waiting run wakes")
-    quota = None if run.waiting.reason == "quota" else basin.quota
-    fold.put(basin, fact, run=replace(run, waiting=None), quota=quota)
+    waited = run.waiting.reason
+    signed_out = frozenset() if waited == "blocked" else run.signed_out
+    quotas = {} if waited == "quota" else basin.quotas
+    fold.put(basin, fact, run=replace(run, waiting=None, signed_out=signed_out), quotas=quotas)
 
 
 @on(e.RunStopRequested)

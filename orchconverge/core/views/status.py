@@ -237,7 +237,7 @@ def _lock(shown: Projection, basin: BasinShown) -> str:
     more = f", {len(waiting) - 1} more" if len(waiting) > 1 else ""
     flags = f", {counted(len(head.flags), 'flag')}" if head.flags else ""
     stands = f"{head.branch} {head.met}/{basin.required}, adds {head.adds}, loses {head.loses}{flags}{since}{more}"
-    return f"{stands}; this version has no command to admit it"
+    return f"{stands}: orchconverge lock {head.basin}"
 
 
 def _branches(basin: BasinShown) -> str:

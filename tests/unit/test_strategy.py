@@ -1,0 +1,169 @@
+"""How wide a wave is, which rung an escalation climbs, which approach a branch gets: pure, by example and by property."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchconverge.core.state import Basin, Past, Run
+from orchconverge.core.strategy import APPROACHES, WIDTHS, approach, failures, following, rungs, width
+from orchconverge.core.target import Budget, Criterion, Sha, Termination
+from orchconverge.core.values import ControllerId, Limits, Place, Result, Usage
+from tests.fakes.story import settings
+
+NAMES = ("c1", "c2")
+AT = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+def run(place: Place = "fresh", *, limits: Limits | None = None, **chosen: object) -> Run:
+    controller = ControllerId(host="h", boot="b", pid=1, start=1)
+    return Run(id="r", controller=controller, settings=settings(place, **chosen), limits=limits or Limits(), started=AT)
+
+
+def past(number: int, *, met: tuple[str, ...] = (), result: Result = "no_progress", results: int = 1) -> Past:
+    return Past(
+        number=number,
+        strategy="continue",
+        approach="",
+        engine="sim",
+        charged=True,
+        result=result,
+        decision="IN_PROGRESS",
+        progress=0,
+        criteria={name: name in met for name in NAMES},
+        score=0,
+        head=Sha("0" * 40),
+        text="",
+        started=AT,
+        ended=AT,
+        active_started=0.0,
+        active_ended=0.0,
+        usage=Usage(),
+        results=results,
+    )
+
+
+def basin(*history: Past, branches: int | None = None, usd: float | None = None) -> Basin:
+    return Basin(
+        id="goal",
+        title="goal",
+        macrostate="x",
+        goal="x",
+        criteria=(*(Criterion(name=n, command=n) for n in NAMES), Criterion(name="changed", kind="changed")),
+        termination=Termination(attempts=99),
+        budget=Budget(),
+        target="topic",
+        branches=sum(p.results for p in history) if branches is None else branches,
+        usage=Usage(usd=usd),
+        history=history,
+    )
+
+
+def flat(count: int, *, results: int = 1) -> Basin:
+    """So many attempts without progress, each of so many branches with a result."""
+    return basin(*(past(n, results=results) for n in range(1, count + 1)))
+
+
+def test_a_wave_is_as_wide_as_it_was_asked_for_until_it_stalls() -> None:
+    for minds in (1, 2, 5, 20):
+        assert [width(flat(n), run(minds=minds)) for n in range(3)] == [minds] * 3
+
+
+def test_stalled_each_attempt_on_the_rung_is_one_step_wider_and_stays_so_above_it() -> None:
+    here = run(engines=("sim", "other"), stallAfter=2)
+    assert rungs(here) == ("wider", "next engine", "stop")
+    found = [(following(flat(n, results=0), here).strategy, width(flat(n, results=0), here)) for n in range(6)]
+    assert found == [
+        ("continue", 1),
+        ("continue", 1),
+        ("wider", 2),
+        ("wider", 3),
+        ("next engine", 3),
+        ("next engine", 3),
+    ]
+    assert following(flat(6, results=0), here).stop
+
+
+def test_progress_makes_it_narrow_again() -> None:
+    stalled = [past(n, results=0) for n in range(1, 4)]
+    assert width(basin(*stalled), run()) == 2
+    assert width(basin(*stalled, past(4, met=("c1",), result="partial_success")), run()) == 1
+
+
+def test_where_it_stalls_it_is_at_least_as_wide_as_the_most_stubborn_criterion_asks_for() -> None:
+    """1 + ceil(F / 4), rounded down to 1, 2, 3, 5, 8; three attempts of so many results each."""
+    assert [width(flat(3, results=n), run()) for n in (0, 1, 2, 4, 5, 9, 99)] == [2, 2, 3, 3, 5, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("failed", "wide"), [(0, 1), (1, 2), (4, 2), (5, 3), (8, 3), (9, 3), (12, 3), (13, 5), (24, 5), (25, 8), (999, 8)]
+)
+def test_f4_follows_the_most_stubborn_criterion_without_a_stall(failed: int, wide: int) -> None:
+    made = basin(past(1, met=("c1",), result="partial_success", results=failed))
+    assert failures(made) == {"c1": 0, "c2": failed}
+    assert width(made, run(widen="f4")) == wide
+    assert width(made, run(widen="f4", minds=4)) == max(4, wide)
+    assert width(made, run(widen="stall")) == 1
+
+
+def test_a_width_that_is_named_is_kept_stalled_or_not() -> None:
+    assert [width(flat(n), run(widen="4", minds=2)) for n in (0, 3, 9)] == [4, 4, 4]
+    assert rungs(run(widen="4")) == ("stop",)
+
+
+def test_in_place_there_is_one_mind_whatever_is_asked_for() -> None:
+    for widen in ("stall", "f4", "5"):
+        assert width(flat(9), run("here", minds=3, widen=widen)) == 1
+    assert rungs(run("here")) == ("fresh context", "stop")
+
+
+def test_a_criterion_that_holds_is_stubborn_no_more_and_one_that_is_lost_counts_anew() -> None:
+    history = [past(1, results=3), past(2, met=("c1",), results=2), past(3, results=2)]
+    assert [failures(basin(*history[:n])) for n in (1, 2, 3)] == [
+        {"c1": 3, "c2": 3},
+        {"c1": 0, "c2": 5},
+        {"c1": 2, "c2": 7},
+    ]
+
+
+@given(
+    st.lists(st.integers(0, 8), max_size=12),
+    st.integers(1, 9),
+    st.sampled_from(("stall", "f4", "1", "6")),
+    st.none() | st.integers(1, 40),
+    st.none() | st.floats(0.01, 5.0),
+    st.integers(1, 4),
+)
+def test_no_wave_is_wider_than_the_budget_and_none_is_empty(
+    results: list[int], minds: int, widen: str, most: int | None, usd: float | None, stall: int
+) -> None:
+    history = [past(n, results=r) for n, r in enumerate(results, 1)]
+    limits = Limits(minds=most, usd=usd)
+    cost = 0.1 * sum(results) or None
+    found = width(basin(*history, usd=cost), run(limits=limits, minds=minds, widen=widen, stallAfter=stall))
+    assert found >= 1
+    if most is not None:
+        assert found <= max(1, most - sum(results))
+    if usd is not None and cost is not None:
+        assert found == 1 or cost + found * 0.1 <= usd + 1e-6
+    if widen.isdigit():
+        assert found <= int(widen)
+    else:
+        assert found <= max(minds, 8)
+
+
+@given(st.integers(1, 5), st.integers(0, 30), st.sampled_from(("stall", "f4")))
+def test_without_progress_it_never_gets_narrower_and_grows_in_known_steps(minds: int, count: int, widen: str) -> None:
+    widths = [width(flat(n), run(minds=minds, widen=widen)) for n in range(count)]
+    assert all(one <= other for one, other in pairwise(widths))
+    assert set(widths) <= {minds, *WIDTHS}
+
+
+def test_each_branch_has_the_next_approach_of_the_first_list_that_there_is() -> None:
+    shipped = [approach(basin(), run(), n) for n in range(1, 10)]
+    assert shipped == [*APPROACHES, APPROACHES[0]]
+    assert [approach(basin(), run(approaches=("x", "y")), n) for n in (1, 2, 3)] == ["x", "y", "x"]
