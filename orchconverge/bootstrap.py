@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from orchconverge.adapters.clock import SystemClock
 from orchconverge.adapters.ledger import FileLedger
 from orchconverge.adapters.locks import FileLocks
 from orchconverge.errors import Refused
+from orchconverge.files import own_folder, write_own
 
 if TYPE_CHECKING:
     from orchconverge.app.finalizer import Closing
@@ -66,7 +67,29 @@ def load(cwd: Path, flags: Mapping[str, Any]) -> Loaded:
     """The settings for the repository around ``cwd``. Raises `Refused`."""
     from orchconverge import config
 
-    return config.load(whereabouts.required(cwd), flags=flags)
+    repository = whereabouts.required(cwd)
+    loaded = config.load(repository, flags=flags)
+    return config.load(repository, flags=flags) if _identify(loaded.places.state) else loaded
+
+
+def _identify(state: Path) -> bool:
+    """Give a state directory without a ledger an identity, if it has none. True if one was given.
+
+    It is part of the names of our other folders: what was left by a repository that was at the same place before, with
+    goals of the same names, is not taken for this one's.
+    """
+    if os.path.lexists(state / "ledger.jsonl") or whereabouts.identity(state):
+        return False
+    draft = state / f".{whereabouts.IDENTITY}.{os.getpid()}"
+    try:
+        own_folder(state)
+        write_own(draft, os.urandom(4).hex().encode())
+        with suppress(FileExistsError):
+            os.link(draft, state / whereabouts.IDENTITY)  # whole or not at all, and the first one stays
+        draft.unlink()
+    except (OSError, Refused):
+        return False  # what comes next needs the same folder, and says what is wrong with it
+    return True
 
 
 def closing(cwd: Path) -> Closing:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from orchconverge.errors import Refused
 
 STATE_VARIABLE = "ORCHCONVERGE_STATE_DIR"
+IDENTITY = "id"
+"""The file of a state directory that tells its repository from another one that was at the same place before."""
 MOST_SETTINGS_BYTES = 1 << 20
 _MOST_GITFILE_BYTES = 1 << 16
 
@@ -91,12 +93,19 @@ def places(
     """All of our folders. ``state_dir`` is the command line's; ``files`` are `settings_files`, read here unless given."""
     env = os.environ if environ is None else environ
     found = settings_files(repo.root, environ=env, mentioning=b"state_dir") if files is None else files
-    name = repo_name(repo)
+    state = _state(repo, state_dir, found, env)
+    name = "-".join(filter(None, (repo_name(repo), identity(state))))
     return Places(
-        state=_state(repo, state_dir, found, env),
+        state=state,
         trees=base_folder("XDG_DATA_HOME", ".local/share", env) / "orchconverge" / name / "trees",
         minds=base_folder("XDG_STATE_HOME", ".local/state", env) / "orchconverge" / name,
     )
+
+
+def identity(state: Path) -> str:
+    """What tells this repository's folders from those of another that was at its place; empty for ledgers older than that."""
+    data = read_regular(state / IDENTITY, most_bytes=64) or b""
+    return data.decode("ascii", "replace") if data.isalnum() else ""
 
 
 def repo_name(repo: Repository) -> str:

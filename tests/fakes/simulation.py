@@ -302,7 +302,7 @@ class Simulation:
                         try:
                             self._at_the_lock(lock, how, waiting[0])
                         finally:
-                            self.by_hand.add(self.store.refs[pursuit.ref])
+                            self.by_hand |= {self.store.refs[ref] for ref in (pursuit.ref,) if ref in self.store.refs}
             except (Refused, Failed, Illegal) as refused:
                 killed = world.ledger.state.basins[pursuit.name].phase == "killed"
                 pursuit.watch.demand(killed or not isinstance(refused, Illegal), f"a person is told: {refused}")
