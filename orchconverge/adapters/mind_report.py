@@ -79,7 +79,7 @@ def read_report(data: bytes) -> MindReport:
         return MindReport(problem="the report is not a JSON object")
     problems: list[str] = []
     verdict = _one(table, "verdict", _VERDICT, problems)
-    frontier = [part.question for part in _many(table, "frontier", _FRONTIER, problems)]
+    asked = _many(table, "frontier", _FRONTIER, problems)
     return MindReport(
         summary=_one(table, "summary", _TEXT, problems) or "",
         verdict=None if verdict is None else Verdict(kind=verdict.kind, text=verdict.text),
@@ -87,7 +87,8 @@ def read_report(data: bytes) -> MindReport:
             Residue(text=part.text, paths=tuple(part.paths or ()), criterion=part.criterion)
             for part in _many(table, "residue", _RESIDUE, problems)
         ),
-        frontier=tuple(dict.fromkeys(frontier)),
+        frontier=tuple(dict.fromkeys(part.question for part in asked)),
+        blocked={part.question: part.blocks for part in asked if (part.blocks or "").strip()},
         problem="; ".join(problems[:5]),
     )
 

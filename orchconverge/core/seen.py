@@ -165,6 +165,8 @@ class MindReport(Answer, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     residue: tuple[Residue, ...] = ()
     frontier: tuple[str, ...] = ()
+    blocked: Mapping[str, str] = {}
+    """Question -> what waits for its answer, where the mind said so."""
     problem: str = ""
 
 

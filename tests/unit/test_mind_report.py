@@ -34,6 +34,7 @@ def test_a_whole_report_is_taken_as_it_is() -> None:
         verdict=Verdict(kind="needs_person", text="no key"),
         residue=(Residue(text="the cache lies", paths=("a.py",), criterion="done"), Residue(text="b")),
         frontier=("which key?", "why?"),
+        blocked={"which key?": "done"},
     )
 
 
