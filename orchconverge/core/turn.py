@@ -184,7 +184,10 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
     if work is None:
         return [LookAtWork(branch=branch.id)]
     questions = [q for q in end.report.frontier if q not in state.frontier]
-    asked = [Append(fact=e.FrontierAdded(question=q, origin=branch.id, basin=basin.id)) for q in questions]
+    asked = [
+        Append(fact=e.FrontierAdded(question=q, origin=branch.id, basin=basin.id, blocks=end.report.blocked.get(q)))
+        for q in questions
+    ]
     why = _not_a_candidate(branch, end, work)
     if why:
         fact = e.BranchFailed(

@@ -146,7 +146,8 @@ class Players:
         if what == "same verdict":
             report["verdict"] = {"kind": "cannot", "text": "the key is missing"}
         if what == "question":
-            report |= {"frontier": ["is it meant so?"], "residue": ["the registry is the place", "look at README"]}
+            asked = {"question": "is it meant so?", "blocks": "c1"}
+            report |= {"frontier": [asked], "residue": ["the registry is the place", "look at README"]}
         data = b"\xff{" if what == "garbage" else msgspec.json.encode(report)
         given = "/".join(Path(spec.env["ORCHCONVERGE_REPORT"]).parts[-4:-2])
         program.acts = [*program.acts, (min(seconds, 4.0), lambda: self._leave(given, "mind/report.json", data))]
