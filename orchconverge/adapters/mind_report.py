@@ -88,7 +88,7 @@ def read_report(data: bytes) -> MindReport:
             for part in _many(table, "residue", _RESIDUE, problems)
         ),
         frontier=tuple(dict.fromkeys(part.question for part in asked)),
-        blocked={part.question: part.blocks for part in asked if (part.blocks or "").strip()},
+        blocked={part.question: part.blocks for part in asked if part.blocks and part.blocks.strip()},
         problem="; ".join(problems[:5]),
     )
 
