@@ -8,6 +8,7 @@ from orchconverge.core.seen import Tried
 from orchconverge.core.state import Basin, Branch
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Part
+from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 
 
@@ -84,5 +85,5 @@ def message(basin: Basin, branch: Branch, part: Part, *, reason: str = "") -> st
         subject = f"{title} ({part.criterion or 'a part'} of {branch.id})"
         trailers += [f"Orchconverge-Residue-Of: {branch.id}", f"Orchconverge-Head: {branch.head}"]
         trailers += [f"Orchconverge-Criterion: {part.criterion}"] if part.criterion else []
-    trailers += [f"Orchconverge-Reason: {' '.join(reason.split())[:500]}"] if reason.strip() else []
+    trailers += [f"Orchconverge-Reason: {clean(' '.join(reason.split()), 500)}"] if reason.strip() else []
     return "\n\n".join(filter(None, (subject, summary, "\n".join(trailers)))) + "\n"

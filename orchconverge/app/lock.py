@@ -186,7 +186,9 @@ class Lock:
         hint = f"orchconverge retry {branch} gives it to a mind with that; orchconverge diff {branch} shows it"
         if not conflicts and not refused.lost:
             hint = f"orchconverge prune {branch} --reason TEXT turns it down; --reason TEXT here admits what gains none"
-        raise Refused(f"{self.basin.target} is not moved: {branch} was turned down, {why}", hint=hint)
+        if not refused.part.whole:
+            hint = f"orchconverge diff {branch} shows what it has"
+        raise Refused(f"{self.basin.target} is not moved: the gate refused {branch}, {why}", hint=hint)
 
     def _land(self, tip: Tip, taken: Sequence[Taken], *, reason: str = "") -> tuple[Taken, ...]:
         head = taken[-1]

@@ -119,7 +119,8 @@ def prune(world: World, branch: Branch, *, reason: str, residue: Sequence[str] =
     now = world.ledger.state.branches[branch.id]
     said = _end_mind(world, now) if now.may_run else ""
     if now.head is not None or said:
-        said += f"Its commits stay on refs/orchconverge/keep/{branch.id}. "
+        left = f", what it left uncommitted on {branch.id}-leftovers" if said else ""
+        said += f"Its commits stay on refs/orchconverge/keep/{branch.id}{left}. "
     return f"{said}Later minds are told why."
 
 

@@ -17,6 +17,9 @@ def trespass(world: World, basin: Basin, head: Sha) -> str:
     everything, not_by_minds = (git.unmarked(target, mark, since=judged) for mark in ("\0", MARK))
     if head in everything - not_by_minds:
         return f"a mind moved {target} to {head:.8} past the gate: {back}, a commit of yours on top takes it over"
+    run = basin.run
+    if run is not None and run.open and not run.checked:
+        return ""  # a person resumed it as it is: it is judged anew
     if git.resolve(judged) is None or not git.work(judged, head).descends:
         return (
             f"{target} was rewound to {head:.8}, without what was judged: {back}, --stop and --resume take it as it is"

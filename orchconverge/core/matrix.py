@@ -125,7 +125,7 @@ def _missed(branches: Iterable[Branch], name: str) -> list[Branch]:
 
 def _merit(basin: Basin, branch: Branch, criteria: Sequence[Criterion]) -> _Merit:
     tip = basin.tip.results if basin.tip is not None else {}
-    results, began = _results(branch), _began(basin, branch.base)
+    results, there = _results(branch), began(basin, branch.base)
     return _Merit(
         branch=branch,
         met=frozenset(c.name for c in criteria if met(results, c.name)),
@@ -133,7 +133,7 @@ def _merit(basin: Basin, branch: Branch, criteria: Sequence[Criterion]) -> _Meri
         losses=frozenset(
             c.name
             for c in criteria
-            if met(tip, c.name) and c.name in results and not met(results, c.name) and began.get(c.name, True)
+            if met(tip, c.name) and c.name in results and not met(results, c.name) and there.get(c.name, True)
         ),
     )
 
@@ -142,7 +142,7 @@ def _results(branch: Branch) -> dict[str, Evidence]:
     return {x.criterion: x for x in branch.evidence}
 
 
-def _began(basin: Basin, base: Sha) -> Mapping[str, bool]:
+def began(basin: Basin, base: Sha) -> Mapping[str, bool]:
     """What held where a candidate began, as far as it was recorded: what the target got since, it has not lost."""
     for tip in (basin.tip, basin.start):
         if tip is not None and tip.head == base:

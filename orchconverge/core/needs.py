@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from orchconverge.core.judge import gained, lost
+from orchconverge.core.matrix import began
 from orchconverge.core.measures import Shown, active_seconds, all_tokens, limits, met_of, results
 from orchconverge.core.standing import queue, unaccepted, unanswered
 from orchconverge.core.state import Basin, Branch, Run, State
@@ -162,6 +163,8 @@ def _limit(basin: Basin) -> tuple[str, str]:
     """The sentence of a limit that was reached, and the command: where a flag raises it, that goes on with twice as much."""
     most, name, resume = limits(basin), _short(basin), f"orchconverge resume {basin.id}"
     met = f"{met_of(basin)}/{len(basin.required)} met"
+    if basin.run is not None and not basin.run.settings.loop and not basin.run.settings.retries:
+        return f"The wave of {name} is over, {met}", f"orchconverge open {basin.id} --minds 3"
     if most.attempts is not None and basin.charged >= most.attempts:
         said = f"{name} used {counted(most.attempts, 'attempt')}, {met}"
         return said, f"{resume} --max-attempts {2 * most.attempts}"
@@ -200,7 +203,9 @@ def at_lock(basin: Basin, branch: Branch) -> tuple[int, int]:
     tip, own = results(basin), {x.criterion: x for x in branch.evidence}
     required = {c.name for c in basin.counted}
     newly = [n for n in own if n in required and own[n].met == "yes" and (n not in tip or tip[n].met != "yes")]
-    return len(newly), len(required.intersection(lost(tip, own)))
+    held = began(basin, branch.base)  # what the target got since it began there, it has not lost
+    gone = [name for name in lost(tip, own) if name in required and held.get(name, True)]
+    return len(newly), len(gone)
 
 
 def adds(basin: Basin, branch: Branch) -> tuple[str, ...]:

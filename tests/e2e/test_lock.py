@@ -378,7 +378,7 @@ def test_a_target_that_moved_is_said_and_everything_is_checked_on_where_it_stand
     assert f"topic moved ({was[:7]} to {tip(lab)[:7]}). demo.1 will be checked again on it." in shown
     assert "No proposal for this tip yet" in shown
     refused = lab.run("graft", "demo.1", code=2).stderr
-    assert "topic is not moved: demo.1 was turned down, conflict in b.txt" in refused
+    assert "topic is not moved: the gate refused demo.1, conflict in b.txt" in refused
     lab.run("lock", "demo", "--accept", code=0)
     assert on(lab)[0] == "b by hand"
     assert all((lab.repo / f"{name}.txt").exists() for name in "abcd")

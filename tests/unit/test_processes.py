@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -116,6 +117,9 @@ def test_a_sweep_takes_exactly_those_with_the_entry(sleeper: subprocess.Popen[by
         for env in ({"MARK": f"{value}0"}, {"XMARK": value}, {"OTHER": f"MARK={value}"})
     ]
     try:
+        until = time.monotonic() + 10
+        while not all(Path(f"/proc/{one.pid}/environ").read_bytes() for one in (*ones, *near)):
+            assert time.monotonic() < until, "the kernel shows an environment a moment after exec has begun"
         assert sorted(processes.carriers(f"MARK={value}")) == sorted(one.pid for one in ones)
         assert processes.sweep(f"MARK={value}", seconds=20) == processes.Swept(killed=3, left=())
         assert [one.wait() for one in ones] == [-signal.SIGKILL] * 3
