@@ -332,9 +332,9 @@ class Controller:
         offered = ready(self.world.ledger.state, self.basin, action.tip)
         if offered is None or offered.head != action.head or self._ending():
             return True
-        landed = self.asked.grafts.land(self.basin, tip=action.tip, head=action.head)
+        self.asked.grafts.land(self.basin, tip=action.tip, head=action.head)
         self.asked.target = None
-        if not landed and not self.asked.grafts.obstacle:  # somebody else grafts right now
+        if self.asked.grafts.busy:  # somebody else grafts right now
             self.wake = self.world.clock.monotonic() + 1.0
             return False
         return True

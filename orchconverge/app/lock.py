@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Self
 
 from orchconverge.app.asked import Asked
+from orchconverge.app.control import GATES
 from orchconverge.app.recovery import differences
-from orchconverge.app.trees import Trees
+from orchconverge.app.trees import AT_LOCK, Trees
 from orchconverge.app.world import World
 from orchconverge.core.actions import Action, Append
 from orchconverge.core.admit import NOTHING, Answered, landed_as, landed_from, make_proposal, ready, refusal, standing
@@ -32,7 +33,7 @@ class Lock:
         self.world = world
         self.name = basin
         self.decided_by = decided_by
-        self.trees = Trees(world, basin, own="l")
+        self.trees = Trees(world, basin, own=AT_LOCK)
         self.asked = Asked(world, basin, self.trees, anew=world.host.random())
 
     @classmethod
@@ -60,7 +61,7 @@ class Lock:
     def sweep(self) -> None:
         """End the checks of a person's command that was killed, and remove its trees: its lock is ours now."""
         supervisors = self.world.supervisors
-        for kind in ("gates", "gatesetups"):
+        for kind in GATES:
             for name in supervisors.found(f"{kind}/{self.name}."):
                 if not isinstance(supervisors.probe(name), Ended):
                     supervisors.kill(name)

@@ -99,7 +99,6 @@ class Branch(Record, frozen=True, kw_only=True):
     """The files in which its last refused graft met what was there already."""
     observed: str = ""
     retries: str | None = None
-    reserve: float = 0.0
     active: float = 0.0
     """The basin's active time when it was spawned, in seconds."""
     spawned_at: datetime | None = None

@@ -350,7 +350,7 @@ def tracked() -> list[Path]:
 
 
 def test_no_file_names_a_folder_of_somebodys_machine() -> None:
-    homes = [r"/(?:home|Users)/(?!(?:you|user|me|person|nobody|somebody)\b)[a-z_][\w.-]*/", r"/root/(?=[\w.])"]
+    homes = [r"/(?:home|Users)/(?!(?:you|user|me|person|nobody|somebody)\b)[a-z_][\w.-]*/", r"/[r]oot/(?=[\w.])"]
     if len(Path.home().parts) > 1:
         homes.append(re.escape(str(Path.home())) + "/")
     pattern = re.compile(r"(?<![\w.$~{}/-])(?:" + "|".join(homes) + ")")

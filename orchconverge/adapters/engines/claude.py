@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import CLAUDE_RULE, GIT
-from orchconverge.adapters.engines.reading import MOST_LISTED, Words, amount, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.reading import MOST_LISTED, Words, amount, count, fed, moment, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
 from orchconverge.errors import Refused
@@ -91,14 +91,8 @@ class Claude:
         remembers the resumed session as the project's last one, of the session so far. The caller takes off what it
         already counted for the same ``context``.
         """
-        stream, words = _Stream(), Words()
-        for line in lines(log):
-            found = record(line)
-            if found is None:
-                words.hear(line)
-            else:
-                stream.take(found)
-        return stream.outcome(self.name, words)
+        stream = _Stream()
+        return stream.outcome(self.name, fed(log, stream.take))
 
 
 def granted(allow: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls
-from orchconverge.adapters.engines.reading import Words, count, lines, part, record, text
+from orchconverge.adapters.engines.reading import Words, count, fed, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Settings, Usage
 from orchconverge.errors import Refused
@@ -53,14 +53,8 @@ class Codex:
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says. Codex tells no cost, and its input includes what was cached."""
-        stream, words = _Stream(), Words()
-        for line in lines(log):
-            found = record(line)
-            if found is None:
-                words.hear(line)
-            else:
-                stream.take(found)
-        return stream.outcome(self.name, words)
+        stream = _Stream()
+        return stream.outcome(self.name, fed(log, stream.take))
 
 
 class _Stream:

@@ -17,7 +17,7 @@ from datetime import datetime
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import commands
-from orchconverge.adapters.engines.reading import Words, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.reading import Words, count, fed, moment, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Settings, Usage
 from orchconverge.errors import Refused
@@ -80,14 +80,8 @@ class Gemini:
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says. Gemini tells no cost."""
-        stream, words = _Stream(), Words()
-        for line in lines(log):
-            found = record(line)
-            if found is None:
-                words.hear(line)
-            else:
-                stream.take(found)
-        return stream.outcome(self.name, words)
+        stream = _Stream()
+        return stream.outcome(self.name, fed(log, stream.take))
 
 
 def policy(allow: Iterable[str]) -> str:

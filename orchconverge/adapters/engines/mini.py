@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls
-from orchconverge.adapters.engines.reading import Words, amount, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.reading import Words, amount, count, fed, moment, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Settings, Usage
 from orchconverge.errors import Refused
@@ -72,14 +72,8 @@ class Mini:
 
     def read(self, log: bytes) -> Outcome:
         """What the lines of `mini_stream` say."""
-        stream, words = _Stream(), Words()
-        for line in lines(log):
-            found = record(line)
-            if found is None:
-                words.hear(line)
-            else:
-                stream.take(found)
-        return stream.outcome(self.name, words)
+        stream = _Stream()
+        return stream.outcome(self.name, fed(log, stream.take))
 
 
 class _Stream:

@@ -16,7 +16,7 @@ from pathlib import Path
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import commands
-from orchconverge.adapters.engines.reading import Words, amount, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.reading import Words, amount, count, fed, moment, part, record, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
 from orchconverge.errors import Refused
@@ -86,14 +86,8 @@ class OpenCode:
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says; the cost is opencode's own, and unknown where it has no price."""
-        stream, words = _Stream(), Words()
-        for line in lines(log):
-            found = record(line)
-            if found is None:
-                words.hear(line)
-            else:
-                stream.take(found)
-        return stream.outcome(self.name, words)
+        stream = _Stream()
+        return stream.outcome(self.name, fed(log, stream.take))
 
 
 def permissions(allow: tuple[str, ...], *, outside: Path) -> dict[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -112,3 +112,15 @@ class Words:
     def last(self) -> str:
         """All of them, one below the other."""
         return text("\n".join(self.heard))
+
+
+def fed(log: bytes, take: Callable[[dict[str, object]], None]) -> Words:
+    """Give each JSON object of an output to ``take``, in order; the lines that are none come back."""
+    words = Words()
+    for line in lines(log):
+        found = record(line)
+        if found is None:
+            words.hear(line)
+        else:
+            take(found)
+    return words

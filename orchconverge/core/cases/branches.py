@@ -32,7 +32,6 @@ def _spawned(fold: Fold, fact: e.BranchSpawned) -> None:
         place=fact.place,
         model=fact.model,
         retries=fact.retries,
-        reserve=fact.reserve or 0.0,
         active=max(fold.active(basin), fact.active or 0.0),
         spawned_at=fact.at,
     )
