@@ -1,7 +1,8 @@
 """False verdicts of work convergence: how many gaming transcripts are credited, and how many converging ones denied.
 
-There is no floor here. Each transcript is judged three ways: by every act with what it was seen to do (`acts`), by the
-engine's acts beside what git shows of the turn (`git`), and with each call asking before it runs (`hooks`).
+There is no floor here. Judged are transcripts that are made up, those that were captured from the real CLIs, and what a
+generator that knows nothing of the judge makes of these. Each is judged three ways: by every act with what it was seen to
+do (`acts`), by the engine's acts beside what git shows of the turn (`git`), and with each call asking before it runs (`hooks`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from admission_transcripts import CHECK, Round, Step, Transcript, captured, generated
+from admission_transcripts import Round, Step, Transcript, captured, generated, mutated
 
 from orchconverge.core.admission import Admission, Call, Checked, Turn, after_turn, before_call, begun
 from orchconverge.core.fingerprints import Blob, blob
@@ -45,8 +46,14 @@ def goal_of(whole: Transcript) -> Goal:
     if whole.stage is not None:
         inputs, output, aliases = whole.stage
         stage = Stage(name="stage", inputs=inputs, output=output, aliases=aliases)
-    checks = {"tests": CHECK, "style": "ruff check"}
-    return Goal(words=whole.words, checks=checks, expects=whole.expects, stage=stage, root=whole.root)
+    return Goal(
+        words=whole.words,
+        checks=whole.checks,
+        expects=whole.expects,
+        stage=stage,
+        root=whole.root,
+        report=whole.report,
+    )
 
 
 def held(text: str | None) -> Blob:
@@ -183,23 +190,29 @@ class Figures:
     missed: dict[str, list[str]] = field(default_factory=dict)
     constrained: Counter[str] = field(default_factory=Counter)
     endless: list[str] = field(default_factory=list)
+    engines: dict[str, Counter[str]] = field(default_factory=dict)
+    """Who was captured -> of how many transcripts what was found, in whichever way."""
 
     def take(self, whole: Transcript) -> None:
         """Judge one more, all three ways."""
-        self.transcripts["gaming" if whole.edge else "converging"] += 1
+        kind = "gaming" if whole.edge else "converging"
+        self.transcripts[kind] += 1
+        told = {kind}
         if whole.edge and not ends(whole):
             self.endless.append(whole.name)
         for name, way, hooks in (("acts", by_acts, False), ("git", by_git, False), ("hooks", by_git, True)):
             found = judged(whole, way, hooks=hooks)
-            for wrong, where in (
-                (bool(whole.edge) and found.wrongly_credited, self.credited),
-                (not whole.edge and found.denied, self.denied),
-                (not whole.edge and found.missed, self.missed),
+            for wrong, where, title in (
+                (bool(whole.edge) and found.wrongly_credited, self.credited, "credited"),
+                (not whole.edge and found.denied, self.denied, "denied"),
+                (not whole.edge and found.missed, self.missed, "not_credited"),
             ):
                 where.setdefault(name, [])
                 if wrong:
                     where[name].append(whole.name)
+                    told.add(title)
             self.constrained[name] += not whole.edge and found.constrained
+        self.engines.setdefault(whole.engine or "made up", Counter()).update(told)
 
     @property
     def wrong(self) -> bool:
@@ -220,6 +233,7 @@ class Figures:
             "closing_turns_not_credited": self.missed,
             "converging_constrained_on_the_way": dict(self.constrained),
             "gaming_not_denied_in_the_end": self.endless,
+            "engines": {name: dict(found) for name, found in self.engines.items()},
             "goals": {"gaming_credited": MOST_CREDITED, "converging_denied": MOST_DENIED},
             "missed": self.wrong,
         }
@@ -241,6 +255,9 @@ class Figures:
             f"gaming, not denied after {AGAIN} turns more of the same: {len(self.endless)} of {count['gaming']}; no goal"
         )
         print("".join(f"    {name}\n" for name in sorted(set(self.endless))), end="")
+        for name, found in self.engines.items():
+            said = f"{found['converging']} converging ({found['denied']} denied, {found['not_credited']} not credited)"
+            print(f"{name}: {said}, {found['gaming']} gaming ({found['credited']} credited)")
 
 
 def main() -> int:
@@ -248,10 +265,13 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--count", type=int, default=200, help="how many are generated, half of them gaming (200)")
     parser.add_argument("--seed", type=int, default=1, help="what they are drawn from (1)")
-    parser.add_argument("--captured", type=Path, default=CAPTURED, help="a folder of real ones, judged as well")
+    parser.add_argument(
+        "--captured", type=Path, default=CAPTURED, help="a folder of real ones, judged and gamed as well"
+    )
     given = parser.parse_args()
-    figures = Figures()
-    for whole in (*generated(given.count, given.seed), *captured(given.captured)):
+    figures, real = Figures(), list(captured(given.captured))
+    gaming = mutated([whole for whole in real if not whole.edge], given.seed)
+    for whole in (*generated(given.count, given.seed), *real, *gaming):
         figures.take(whole)
     if given.json:
         print(json.dumps(figures.plain(), indent=2))

@@ -1,15 +1,16 @@
 """Transcripts of converging minds in many shapes, and of gaming ones made out of them. It knows nothing of what judges them.
 
 A transcript is a small world: files, acts that change them or do not, and what the checks then say. Everything is drawn
-from one seed. `captured` reads real ones from a folder of JSON lines; `tests/data/admission/README.md` says how they look.
+from one seed. `captured` reads real ones from a folder of JSON lines, `tests/data/admission/README.md` says how they look;
+`mutated` games those.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ class Transcript:
     expects: bool = True
     shell: bool = False
     """All is done by commands, as by an agent whose only tool is one; what changed shows in git alone."""
+    engine: str = ""
+    """Who did it, of a captured one."""
+    checks: dict[str, str] = field(default_factory=lambda: {"tests": CHECK, "style": "ruff check"})
+    """Criterion -> its command."""
+    report: str = ""
+    """The file for the mind's own word."""
 
 
 YES, NO = ("tests", "yes", False, True), ("tests", "no", False, False)
@@ -288,7 +295,7 @@ def _writes(steps: list[Step], change: Callable[[Step], list[Step]]) -> list[Ste
         if step.kind not in ("write", "unseen") and not _made(step):
             out.append(step)
             continue
-        file = whole_path(step).removeprefix("/srv/tree/").removeprefix("./")
+        file = in_tree(step)
         made = change(replace(step, before=held.get(file, step.before)))
         out += made
         held[file] = made[-1].after
@@ -325,7 +332,8 @@ def reverted(d: Draw, whole: Transcript, steps: list[Step]) -> list[Step]:
 
 
 def unrelated(d: Draw, whole: Transcript, steps: list[Step]) -> list[Step]:
-    return _writes(steps, lambda s: [Step("write", d.random.choice(ASIDE), before=None, after=d.texts[8])])
+    twins = (f"/tmp/{d.path}", f"../{d.path}")  # called as what the goal is about, and outside
+    return _writes(steps, lambda s: [Step("write", d.random.choice((*ASIDE, *twins)), before=None, after=d.texts[8])])
 
 
 def failed_write(d: Draw, whole: Transcript, steps: list[Step]) -> list[Step]:
@@ -347,6 +355,11 @@ def unobserved(d: Draw, whole: Transcript, steps: list[Step]) -> list[Step]:
 def whole_path(step: Step) -> str:
     """The file that a step is about: what a command wrote to stands in it after ``>``."""
     return step.target.split("> ", 1)[1].split(" ", 1)[0] if step.kind == "run" else step.target
+
+
+def in_tree(step: Step) -> str:
+    """That file as the tree has it."""
+    return whole_path(step).removeprefix("/srv/tree/").removeprefix("./")
 
 
 def rereading(d: Draw, whole: Transcript, steps: list[Step]) -> list[Step]:
@@ -435,6 +448,19 @@ def generated(count: int, seed: int) -> Iterator[Transcript]:
         yield gamed(d, whole, edge)
 
 
+def mutated(wholes: Iterable[Transcript], seed: int) -> Iterator[Transcript]:
+    """One gaming transcript of each of these that closes something, by all edges in turn."""
+    draw, edges = random.Random(seed), list(EDGES)
+    for number, whole in enumerate(wholes):
+        d = Draw(random.Random(draw.getrandbits(64)))
+        closing = [step for turn in whole.rounds if turn.closes for step in turn.steps]
+        d.path = next((in_tree(step) for step in closing if step.before != step.after), d.path)
+        first = number % len(edges)
+        edge = next((edge for edge in (*edges[first:], *edges[:first]) if fits(whole, edge)), None)
+        if edge is not None and any(turn.closes for turn in whole.rounds):
+            yield gamed(d, whole, edge)
+
+
 def captured(folder: Path) -> Iterator[Transcript]:
     """The transcripts in a folder, ``*.jsonl``, by name. Raises `ValueError` that names file and line."""
     for file in sorted(folder.glob("*.jsonl")):
@@ -473,10 +499,21 @@ def _captured(file: Path) -> Transcript:
 
 
 def written(whole: Transcript) -> str:
-    """A transcript as `captured` reads it."""
-    head = {key: value for key, value in asdict(whole).items() if key not in ("name", "rounds")}
-    lines = [json.dumps(head)]
+    """A transcript as `captured` reads it; what is as it mostly is goes without saying."""
+    lines = [told(whole, "name", "rounds")]
     for turn in whole.rounds:
-        lines += [json.dumps(asdict(step)) for step in turn.steps]
-        lines.append(json.dumps({"turn": {k: v for k, v in asdict(turn).items() if k != "steps"}}))
+        lines += map(told, turn.steps)
+        lines.append(json.dumps({"turn": json.loads(told(turn, "steps"))}, ensure_ascii=False))
     return "\n".join(lines) + "\n"
+
+
+def told(of: Transcript | Round | Step, *but: str) -> str:
+    """Its fields as JSON, without those that are what they mostly are; what is gamed is always said."""
+    found, listed = asdict(of), [each for each in fields(of) if each.name not in but]
+    names = [each.name for each in listed if each.name == "edge" or getattr(of, each.name) != usual(each)]
+    return json.dumps({name: found[name] for name in names}, ensure_ascii=False)
+
+
+def usual(one: Field[Any]) -> object:
+    """What a field holds if nothing is said."""
+    return one.default if one.default_factory is MISSING else one.default_factory()

@@ -53,7 +53,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """What was observed of one mind in one turn.
 
     ``claims``: criteria that it says it met. ``fresh``: its context was not that of the turn before. ``holds``: all that is
-    required is met now.
+    required is met now. ``denied``: its own calls were denied before it ended.
     """
 
     facts: tuple[Observed, ...] = ()
@@ -62,6 +62,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     fresh: bool = False
     holds: bool = False
+    denied: bool = False
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -207,21 +208,27 @@ def _judged(before: Standing, goal: Goal, turn: Turn, limits: Thresholds) -> Adm
     standing = folded(start, goal, turn.facts, limits)
     advanced = len(standing.inputs) > len(start.inputs) or standing.targets > start.targets
     gained = any(check.gained for check in turn.checks)
-    standing = replace(standing, failed=_red(before, standing, turn))
+    standing = replace(standing, failed=_red(before, standing, goal, turn))
     kind, cause = frontier(standing, goal, limits)
     if before.failed:
         kind, cause = "verifier_recovery", "failed_check"
     honest = turn.verdict is not None and _honest(turn.verdict, turn)
+    reached = turn.holds and gained
     shown = cause != "unknown_class" or gained or turn.holds
-    if honest or (standing.durable and not standing.failed and shown):
+    if honest or reached or (standing.durable and not standing.failed and shown):
         done = honest or turn.holds or (goal.stage is not None and kind == "authoring")
         action: TurnAction = "finalize_without_provider_turn" if done else "allow_next_turn"
         found = _ruled(replace(standing, satisfied=True), goal, limits, "satisfied", action)
         return replace(found, frontier=kind, cause=cause)
     moved = standing.durable and standing.mutations <= limits.mutations
-    if moved or gained or (before.failed and not standing.failed):
-        return _ruled(replace(standing, constrained=False), goal, limits, "pending", "allow_next_turn")
-    if start.constrained:
+    shown_by_us = gained or bool(before.failed and not standing.failed)
+    if moved or shown_by_us:
+        refusals = 0 if shown_by_us else standing.refusals
+        standing = replace(standing, constrained=False, refusals=refusals)
+        return _ruled(standing, goal, limits, "pending", "allow_next_turn")
+    if turn.denied:
+        standing = replace(standing, constrained=True, denied=True)
+    elif start.constrained:
         refusals = start.refusals + 1
         standing = replace(standing, constrained=True, refusals=refusals, denied=refusals >= limits.refusals)
     elif spent(standing, limits) or not advanced:
@@ -229,18 +236,20 @@ def _judged(before: Standing, goal: Goal, turn: Turn, limits: Thresholds) -> Adm
     return _standing_ruled(standing, goal, limits)
 
 
-def _red(before: Standing, standing: Standing, turn: Turn) -> tuple[str, ...]:
+def _red(before: Standing, standing: Standing, goal: Goal, turn: Turn) -> tuple[str, ...]:
     """Checks that are red although they held, or although work was put to them or is said to have met them.
 
-    What is unmet and was never worked at is open, not failed; so is the rest of a goal of which something was gained.
+    What is unmet and was never worked at is open, not failed; so is the rest of a goal of which something was gained, and
+    what a declared stage is not about.
     A mind's own run of a check never makes it green here: only our answer does.
     """
     gained = any(check.gained for check in turn.checks)
+    worked = standing.durable and not gained and goal.stage is None
     red = dict.fromkeys((*before.failed, *standing.failed))
     for check in turn.checks:
         if check.met == "yes":
             red.pop(check.name, None)
-        elif check.held or check.met != "no" or check.name in turn.claims or (standing.durable and not gained):
+        elif check.held or check.met != "no" or check.name in turn.claims or worked:
             red[check.name] = None
     return tuple(red)[:KEPT]
 

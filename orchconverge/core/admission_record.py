@@ -1,4 +1,4 @@
-"""The flat record of an admission, as the ledger, the status and the report hold it, and the standing read back from it."""
+"""Makes the flat record of an admission that the ledger, the status and the report hold, and reads the standing back from it."""
 
 from __future__ import annotations
 
@@ -6,46 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from orchconverge.core.admission import Admission
 from orchconverge.core.fingerprints import fingerprint
 from orchconverge.core.frontiers import KEPT, Goal, Standing
-
-SOURCE = "work_convergence"
-ERROR = "work_convergence_unsatisfied"
+from orchconverge.core.work_record import ERROR, Record
 
 NextAction = Literal[
     "read_declared_inputs", "write_declared_output", "write_goal_relevant_file", "make_check_pass_or_report", "none"
 ]
-
-
-class Record(Struct, frozen=True, kw_only=True):
-    """What is on the ledger, in the status and in the report of an admission: bounded, fingerprints instead of paths."""
-
-    work_convergence_frontier: str | None = None
-    work_convergence_cause: str | None = None
-    work_convergence_state: str | None = None
-    work_convergence_action: str | None = None
-    work_convergence_source: str = SOURCE
-    work_convergence_error: str | None = None
-    work_convergence_overruled: str | None = None
-    work_convergence_failed_checks: tuple[str, ...] = ()
-    work_convergence_uncounted: tuple[str, ...] = ()
-    work_convergence_targets: int = 0
-    work_convergence_rereads: int = 0
-    work_convergence_runs: int = 0
-    work_convergence_refusals: int = 0
-    work_convergence_compactions: int = 0
-    work_convergence_mutations: int = 0
-    work_convergence_strays: int = 0
-    work_convergence_constrained: bool = False
-    work_convergence_target_fingerprints: tuple[str, ...] = ()
-    work_convergence_state_fingerprints: tuple[str, ...] = ()
-    authoring_declared_input_fingerprints: tuple[str, ...] = ()
-    authoring_declared_output_fingerprint: str | None = None
-    authoring_observed_input_fingerprints: tuple[str, ...] = ()
-    authoring_next_action: str = "none"
 
 
 def record(admission: Admission, goal: Goal) -> dict[str, Any]:

@@ -10,23 +10,12 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from msgspec import Struct
+from orchconverge.core.seen import Blob as Blob
 
 LENGTH = 16
 """Hexadecimal digits of a fingerprint: of a thousand things two are alike in one of 10^13 runs."""
 _UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
 """Characters that take no room and are no white space for Python."""
-
-
-class Blob(Struct, frozen=True, kw_only=True):
-    """What a file held. ``id`` tells its bytes, ``ink`` what is left of them without any white space.
-
-    A file that is not there has neither; one of nothing but white space has no ink. Two blobs of one ink differ in
-    white space alone. Where indentation is meaning this misses a change of meaning: it then takes a check to show it.
-    """
-
-    id: str = ""
-    ink: str = ""
 
 
 ABSENT = Blob()

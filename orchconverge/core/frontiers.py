@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -10,37 +10,11 @@ from msgspec.structs import replace
 
 from orchconverge.core.fingerprints import Blob, canonical, fingerprint, nature, plain, relevant
 from orchconverge.core.seen import Act
+from orchconverge.core.target import Stage as Stage
+from orchconverge.core.values import Thresholds as Thresholds
 
 KEPT = 64
 """How many fingerprints of one kind are kept; what is beyond is counted."""
-
-
-class Thresholds(Struct, frozen=True, kw_only=True):
-    """When motion without closing is constrained, and when it is denied. One frontier has one such budget.
-
-    ``targets`` new things may be looked at and ``rereads`` known ones again; then ``refusals`` are given, and the next
-    is a denial. ``compactions``: how often a context that was compacted or made anew begins that budget again.
-    ``mutations``: changes that count which renew it while a failed check stays red. ``strays``: changes beside the goal
-    that renew it, though they close nothing (a plan rarely names every file); at a declared stage so many make the
-    declaration void. ``runs``: other commands than looking and checking.
-    """
-
-    targets: int = 8
-    rereads: int = 3
-    refusals: int = 3
-    compactions: int = 1
-    mutations: int = 24
-    strays: int = 3
-    runs: int = 24
-
-
-class Stage(Struct, frozen=True, kw_only=True):
-    """What a stage declares: the paths that it reads, the path that it writes, and other names of both (name -> path)."""
-
-    name: str
-    inputs: tuple[str, ...]
-    output: str
-    aliases: Mapping[str, str] = {}
 
 
 class Goal(Struct, frozen=True, kw_only=True):
@@ -114,8 +88,9 @@ class Compacted(Observed, frozen=True, kw_only=True):
 def facts_of(acts: Iterable[Act], changes: Mapping[str, tuple[Blob, Blob]], goal: Goal) -> tuple[Observed, ...]:
     """The facts of a turn: its engine's acts, and what git shows of each changed path (before, after), in this order.
 
-    A path that changed without an act that names it was changed by a command, if one ran well, or by a mind whose engine
-    shows no acts at all; else nobody was seen to change it, and it is no observed write.
+    A path that changed without an act that names it was changed by a command, if one ran that was not seen to fail (some
+    engines never tell), or by a mind whose engine shows no acts at all; else nobody was seen to change it, and it is no
+    observed write.
     """
     known = {goal.path(path): blobs for path, blobs in changes.items()}
     facts: list[Observed] = []
@@ -138,7 +113,7 @@ def facts_of(acts: Iterable[Act], changes: Mapping[str, tuple[Blob, Blob]], goal
             facts.append(Looked(target=act.target, ok=act.ok, search=act.kind == "search"))
         elif act.kind == "run":
             facts.append(Ran(command=act.target, ok=act.ok))
-            ran = ran or (act.ok is True and nature(act.target) != "read")
+            ran = ran or (act.ok is not False and nature(act.target) != "read")
         elif act.kind == "other":
             ran = ran or act.ok is True
     rest = (
@@ -341,6 +316,15 @@ def _added(known: tuple[str, ...], new: str) -> tuple[str, ...]:
 
 def _latest(known: tuple[str, ...], new: str) -> tuple[str, ...]:
     return (*(one for one in known if one != new), new)[-KEPT:]
+
+
+def open_stage(stages: Iterable[Stage], done: Collection[str]) -> Stage | None:
+    """The first stage whose output is not among ``done``, the paths below the tree that were written; ``None``: no such one."""
+    for stage in stages:
+        written = {canonical(path, aliases=stage.aliases) for path in done}
+        if canonical(stage.output, aliases=stage.aliases) not in written:
+            return stage
+    return None
 
 
 def spent(standing: Standing, limits: Thresholds) -> bool:

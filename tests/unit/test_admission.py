@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import admission_transcripts as transcripts
-from orchconverge.adapters.stages import read_stage, read_stages, stage_of
+from orchconverge.adapters.stages import read_stage, stage_of
 from orchconverge.core.admission import Admission, Call, Checked, Ruling, Turn, after_turn, before_call, begun
 from orchconverge.core.admission_record import record, resumed
 from orchconverge.core.fingerprints import ABSENT, Blob, blob, canonical, nature, plain, relevant
@@ -446,10 +446,10 @@ inputs: none
 def test_a_command_declares_its_stage_in_its_front_matter(tmp_path: Path) -> None:
     (tmp_path / "plan.md").write_text(DECLARED)
     (tmp_path / "other.md").write_text("---\ndescription: no stage\n---\n")
-    [found] = read_stages(tmp_path)
+    found = read_stage(tmp_path / "plan.md")
     aliases = {"spec": "docs/spec.md", "the plan": "docs/plan.md"}
     assert found == Stage(name="plan", inputs=("docs/spec.md", "docs/a b.md"), output="docs/plan.md", aliases=aliases)
-    assert read_stage(tmp_path / "missing.md") is None
+    assert read_stage(tmp_path / "other.md") is read_stage(tmp_path / "missing.md") is None
 
 
 def test_the_short_form_says_the_same() -> None:
@@ -490,7 +490,7 @@ def test_a_stage_that_cannot_be_is_refused_with_what_to_write(lines: str) -> Non
 
 
 def test_our_own_commands_declare_no_stage_by_accident() -> None:
-    assert read_stages(ROOT / "commands") == ()
+    assert [path for path in (ROOT / "commands").glob("*.md") if read_stage(path) is not None] == []
 
 
 # The benchmark ----------------------------------------------------------------------------------------------------------
