@@ -23,12 +23,13 @@ def refusal(spec: Spec, kind: str, paths: Sequence[str], command: str) -> str:
     """Why a call is not granted; empty if it is. ``kind`` is ACP's own."""
     if spec.anything:
         return ""
-    outside = next((path for path in paths if not _within(spec, path)), "")
+    ours = KINDS.get(kind, "other")
+    looks = ours in ("read", "search")
+    outside = next((path for path in paths if not _within(spec, path, looks=looks)), "")
     if outside:
         return f"{outside} is outside of the working tree"
     if command:
         return _not_granted(spec, command)
-    ours = KINDS.get(kind, "other")
     if ours == "write" and not paths:
         return "it does not say which file it changes"
     if ours == "write" and any(".git" in Path(path).parts for path in paths):
@@ -38,12 +39,13 @@ def refusal(spec: Spec, kind: str, paths: Sequence[str], command: str) -> str:
     return "its command is not shown" if ours == "run" else f"calls of kind {kind or 'unknown'} are not granted"
 
 
-def _within(spec: Spec, path: str) -> bool:
+def _within(spec: Spec, path: str, *, looks: bool) -> bool:
     try:
         real = Path(spec.cwd, path).resolve()
     except (OSError, ValueError, RuntimeError):  # a loop of links, a null character
         return False
-    return any(real.is_relative_to(Path(root).resolve()) for root in (spec.cwd, *spec.roots))
+    roots = (spec.cwd, *spec.roots, *(spec.reads if looks else ()))
+    return any(real.is_relative_to(Path(root).resolve()) for root in roots)
 
 
 def _not_granted(spec: Spec, line: str) -> str:
@@ -53,7 +55,7 @@ def _not_granted(spec: Spec, line: str) -> str:
             given = " ".join(argv)
             if argv[0] in LOOKERS:
                 paths = [word for word in argv[1:] if word[:1] != "-" and argv[0] not in ("echo", "printf")]
-                outside = next((word for word in paths if word[:1] in "~{" or not _within(spec, word)), "")
+                outside = next((word for word in paths if word[:1] in "~{" or not _within(spec, word, looks=True)), "")
                 if outside:
                     return f"{outside} is outside of the working tree"
             elif not any(argv[: len(begin)] == begin for begin in map(shlex.split, spec.commands) if begin):

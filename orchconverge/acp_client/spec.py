@@ -19,7 +19,8 @@ class Spec:
     it can load. ``mode`` and ``model`` are set where the agent offers them; ``auth`` is the method that it is signed in by if
     it asks; ``meta`` goes with the session as the agent's own.
 
-    Granted are ``anything``, or edits and reads in ``cwd`` and ``roots`` and commands that begin with one of ``commands``.
+    Granted are ``anything``, or edits and reads in ``cwd`` and ``roots``, reads in ``reads`` and commands that begin with one
+    of ``commands``.
     ``text_bytes``: so much is told of its words, the rest is counted.
     """
 
@@ -35,6 +36,7 @@ class Spec:
     meta: dict[str, Any] = field(default_factory=dict)
     anything: bool = False
     roots: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     text_bytes: int = 1 << 20
 

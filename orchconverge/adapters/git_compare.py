@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from orchconverge.adapters.git_blobs import Blobs, Changes
+from orchconverge.adapters.git_files import files_of
 from orchconverge.adapters.git_process import SLOW_SECONDS, Run, full_id
 from orchconverge.core.overlap import Change, Claim, Difference, Lines, Merge
 from orchconverge.core.target import Sha
@@ -42,6 +44,7 @@ class Comparison:
     def __init__(self, run: Run, common_dir: Path) -> None:
         self._run = run
         self._objects = common_dir / "objects"
+        self._blobs = Blobs(run)
 
     def commits(self, heads: Mapping[str, Sha | None]) -> dict[str, Sha]:
         """Those of these branches whose commit is there: the head that was recorded, else what its keep-ref holds."""
@@ -83,6 +86,18 @@ class Comparison:
     def claims(self, ranges: Sequence[tuple[Sha, Sha]]) -> tuple[tuple[Claim, ...], ...]:
         """What each head claims of its base, for each (base, head)."""
         return tuple(_side_by_side(self._claims, ranges))
+
+    def files(self, tree: Sha, paths: Sequence[str]) -> dict[str, bytes]:
+        """What files of a tree hold, those of the ``paths`` that are there and at most 4 MiB long."""
+        return files_of(self._run, tree, paths)
+
+    def contents(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Changes, ...]:
+        """Per pair of trees the changed paths: what each held in the one and in the other."""
+        return self._blobs.between(pairs)
+
+    def contents_now(self, tree: Path, base: Sha) -> Changes:
+        """What changed since the commit ``base`` in the working tree at ``tree``, uncommitted included."""
+        return self._blobs.standing(tree, base)
 
     def _claims(self, pair: tuple[Sha, Sha]) -> tuple[Claim, ...]:
         asked = [*DIFF, "-p", "-U0", "--inter-hunk-context=0", *NEVER_AN_OPTION, *map(full_id, pair)]

@@ -20,6 +20,8 @@ from typing import Self
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from orchconverge.ports import Served
+
 LEDGER_POLL = 0.25
 """Seconds between looks at the ledger's size."""
 UNWATCHED_POLL = 0.05
@@ -81,12 +83,12 @@ class SystemWakeups:
         """How often SIGTERM or SIGINT came."""
         return self._signals
 
-    def wait(self, running: Sequence[str], *, until: float | None) -> None:
+    def wait(self, running: Sequence[str], *, until: float | None, served: Served | None = None) -> None:
         """Return when something happened. See `orchconverge.ports.Wakeups`."""
         handles = {name: self._handle(name) for name in running}
         watched = [fd for fd in handles.values() if fd is not None]
         try:
-            self._poll(watched, unwatched=len(watched) < len(handles), until=until)
+            self._poll(watched, unwatched=len(watched) < len(handles), until=until, served=served)
         finally:
             for fd in watched:
                 os.close(fd)
@@ -97,7 +99,7 @@ class SystemWakeups:
             once = f"stopping: waits up to {GRACE} s for the mind; again ends it now"
             self._told(once if first and self._signals == 1 else "ending it now")
 
-    def _poll(self, watched: Sequence[int], *, unwatched: bool, until: float | None) -> None:
+    def _poll(self, watched: Sequence[int], *, unwatched: bool, until: float | None, served: Served | None) -> None:
         poll = select.poll()
         for fd in (*watched, self._pipe[0]):
             poll.register(fd, select.POLLIN)
@@ -106,13 +108,26 @@ class SystemWakeups:
             self._scheduler.add_job(
                 self._ring, "date", run_date=datetime.now(UTC) + ahead, id=DUE, replace_existing=True
             )
-        while not poll.poll((UNWATCHED_POLL if unwatched else LEDGER_POLL) * 1000):
+        while not self._rang(poll, (UNWATCHED_POLL if unwatched else LEDGER_POLL) * 1000, served):
             late = until is not None and time.monotonic() >= until
             if late or unwatched or self._size() != self._known:
                 break
         self._known = self._size()
         with contextlib.suppress(BlockingIOError):
             os.read(self._pipe[0], 4096)
+
+    def _rang(self, poll: select.poll, milliseconds: float, served: Served | None) -> bool:
+        """Whether something ended or rang. What is asked meanwhile is answered, and ends the wait only if it says so."""
+        asked = served.handles() if served is not None else ()
+        for handle in asked:
+            poll.register(handle, select.POLLIN)
+        try:
+            ready = {handle for handle, _ in poll.poll(milliseconds)}
+        finally:
+            for handle in asked:
+                poll.unregister(handle)
+        news = served.serve() if served is not None and asked else False
+        return news or bool(ready.difference(asked))
 
     def _size(self) -> int:
         try:

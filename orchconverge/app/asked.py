@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from orchconverge.app.trees import Trees
 from orchconverge.app.trespass import trespass
 from orchconverge.app.world import World
 from orchconverge.core import actions as a
+from orchconverge.core.fingerprints import Blob
 from orchconverge.core.seen import MindEnd, Seen, TargetSeen, Work
 from orchconverge.core.state import Basin, Run
+from orchconverge.core.strategy import place
 
 
 class Asked:
@@ -26,11 +28,13 @@ class Asked:
         self.grafts = Grafts(world, trees)
         self.ends: dict[str, MindEnd] = {}
         self.works: dict[str, Work] = {}
+        self.contents: dict[str, Mapping[str, tuple[Blob, Blob]]] | None = None
         self.target: TargetSeen | None = None
         self.looked = float("-inf")
         self.perform: dict[type[a.Action], Callable[[Any], bool]] = {
             a.LookAtTarget: self._look_at_target,
             a.LookAtWork: self._look_at_work,
+            a.LookAtContents: self._look_at_contents,
             a.Check: self._check,
             a.Try: self._try,
             a.Offer: self._offer,
@@ -56,6 +60,7 @@ class Asked:
             trees=str(self.world.trees),
             ends=self.ends,
             works=self.works,
+            contents=self.contents,
             target=self.target,
             answers=self.checks.answers,
             spoiled=frozenset(self.checks.spoiled),
@@ -68,17 +73,17 @@ class Asked:
     def _look_at_target(self, action: a.LookAtTarget) -> bool:
         git, basin, run = self.world.git, self.basin, self.run
         head = git.resolve(f"refs/heads/{basin.target}")
-        here = run.settings.place == "here"
-        place: Path | None = Path(run.settings.checkout)
+        here = place(basin, run) == "here"
+        where: Path | None = Path(run.settings.checkout)
         if not here:
             held = git.checked_out_at(basin.target)
-            place = held if held is not None else place if basin.start is None else None
+            where = held if held is not None else where if basin.start is None else None
         since = basin.tip.head if basin.tip is not None else None
         moved = head is not None and since is not None and since != head
         self.target = TargetSeen(
             head=head,
             tree=git.tree_of(head) if head is not None else None,
-            checkout=git.checkout(place) if place is not None else None,
+            checkout=git.checkout(where) if where is not None else None,
             fingerprint=git.fingerprint(),
             landed=tuple(git.landed(basin.id, since=since, head=head)) if moved and since and head else (),
             trespass=trespass(self.world, basin, head) if moved and not here and head else "",
@@ -91,6 +96,13 @@ class Asked:
         head = self.ends[branch.id].head if branch.id in self.ends else branch.head
         assert head is not None
         self.works[branch.id] = self.world.git.work(branch.base, head)
+        return True
+
+    def _look_at_contents(self, action: a.LookAtContents) -> bool:
+        git, state = self.world.git, self.world.ledger.state
+        branches = [(name, state.branches[name].base, state.branches[name].head) for name in action.branches]
+        pairs = [(git.tree_of(base), git.tree_of(head)) for _, base, head in branches if head is not None]
+        self.contents = dict(zip(action.branches, git.compare.contents(pairs), strict=True))
         return True
 
     def _check(self, action: a.Check) -> bool:

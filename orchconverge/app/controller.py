@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchconverge.app.active import ActiveTime
+from orchconverge.app.admission import Admissions
 from orchconverge.app.asked import Asked
 from orchconverge.app.minds import Minds, close_session
 from orchconverge.app.recovery import differences
@@ -48,7 +49,8 @@ class Controller:
         self.world = world
         self.name = basin
         self.trees = Trees(world, basin)
-        self.minds = Minds(world, self.trees)
+        self.admission = Admissions(world, basin)
+        self.minds = Minds(world, self.trees, self.admission)
         self.asked = Asked(world, basin, self.trees)
         self.steps = Steps(world, basin)
         self.fingerprint = ""
@@ -83,6 +85,12 @@ class Controller:
 
     def run(self) -> None:
         """Look, decide, act, append, until the run is over. Raises nothing that the ledger could not explain."""
+        try:
+            self._drive()
+        finally:
+            self.admission.close()
+
+    def _drive(self) -> None:
         while not self.finished:
             fresh, self.wake = False, None
             try:
@@ -151,7 +159,8 @@ class Controller:
             self.export(seq=self.seq)
         if self.seq > self.exported_seq:
             until = min(until, self.exported + EXPORT_EVERY)
-        self.world.wakeups.wait(self._under_way(), until=min(until, self.wake) if self.wake is not None else until)
+        until = min(until, self.admission.due(), self.wake if self.wake is not None else until)
+        self.world.wakeups.wait(self._under_way(), until=until, served=self.admission)
         if self.world.clock.monotonic() - self.asked.looked >= TARGET_FRESH:
             self.asked.target = None
 
@@ -208,6 +217,7 @@ class Controller:
             step_result=result,
             step_argv=self.steps.argv(self.record),
             machine=self.world.host.look(),
+            over=self._over(basin),
             contextual=frozenset(name for name, engine in self.world.engines.items() if engine.contextual),
             absent=self._absent(),
             memory_floor=self.world.memory_floor,
@@ -216,6 +226,12 @@ class Controller:
             checking=self.asked.checks.alive() if self.basin.running and self._ending() else False,
             stopping=self.world.wakeups.stopping(),
         )
+
+    def _over(self, basin: Basin) -> frozenset[str]:
+        """The minds that were denied to go on, and do."""
+        names = basin.attempt.branches if basin.attempt is not None and basin.running is not None else ()
+        running = [branch for name in names if (branch := self._branch(name)).may_run]
+        return self.admission.look(basin, running)
 
     def _absent(self) -> frozenset[str]:
         """The engines of the run that are not installed, or not any more. Asked between attempts only."""
@@ -252,7 +268,7 @@ class Controller:
         if isinstance(written, AttemptEnded | BasinChecked):
             self.world.journal.measure(measured(self.world, written))
         if isinstance(written, AttemptEnded):
-            self.asked.grafts.began = None
+            self.asked.grafts.began = self.asked.contents = None
         self.seq = written.seq
         self.export(seq=written.seq)
 

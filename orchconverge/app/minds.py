@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from orchconverge.app.admission import Admissions, share_of
 from orchconverge.app.environment import allowed, in_worktree
 from orchconverge.app.trees import Trees
 from orchconverge.app.world import World, given_name, marker, mind_name
@@ -32,9 +33,10 @@ BEFORE = "before"
 class Minds:
     """The minds of one basin."""
 
-    def __init__(self, world: World, trees: Trees) -> None:
+    def __init__(self, world: World, trees: Trees, admission: Admissions) -> None:
         self.world = world
         self.trees = trees
+        self.admission = admission
         self.sessions: dict[str, str] = {}
         self.unread: dict[Path, int] = {}
 
@@ -61,6 +63,7 @@ class Minds:
         text_path = supervisors.put(given, "brief.md", text.encode("utf-8", "surrogateescape"))
         context, resume = self._context(state, basin, branch)
         engine = self.world.engines[branch.engine]
+        place = self.admission.place(branch)
         prepared = Brief(
             text=text,
             text_path=text_path,
@@ -73,16 +76,19 @@ class Minds:
             model=branch.model,
             context=context,
             resume=resume,
-            usd=_budget(basin, run),
+            usd=share_of(basin, run).usd,
+            hook=self.world.hook if place is not None else (),
         )
-        launch = engine.launch(prepared, _granting(run, basin))
+        launch = engine.launch(prepared, granting(run, basin))
+        self.admission.begin(basin, run, branch, place, launch.asks, fresh=not resume)
+        asking = place.environment if place is not None and launch.asks else {}
         for file, content in launch.files.items():
             supervisors.put(given, file, content.encode("utf-8", "replace"))
         spec = Spec(
             name=name,
             cwd=prepared.cwd,
             argv=launch.argv,
-            env=self._environment(branch, engine.variables, launch, prepared),
+            env={**self._environment(branch, engine.variables, launch, prepared), **asking},
             stdin=text_path if launch.brief_on_stdin else None,
             branch=branch.git_branch,
             deadline_seconds=_left(basin, run, branch, active),
@@ -186,6 +192,7 @@ class Minds:
             leftovers=tuple(left for left in leftovers if left not in nested),
             strangers=strangers,
             theirs=self._theirs(state, branch),
+            calls=self.admission.ended(branch, outcome),
         )
 
     def _committed(self, branch: Branch, checkout: Checkout | None, summary: str) -> bool:
@@ -270,17 +277,10 @@ class Minds:
         return tuple(c for c in self.world.git.work(branch.base, head).commits if c.sha in foreign)
 
 
-def _granting(run: Run, basin: Basin) -> Settings:
+def granting(run: Run, basin: Basin) -> Settings:
     """The run's settings, with the criteria's own commands allowed to the engine."""
     commands = tuple(c.command for c in basin.criteria if c.command and _plain(c.command))
     return replace(run.settings, allow=tuple(dict.fromkeys((*run.settings.allow, *commands))))
-
-
-def _budget(basin: Basin, run: Run) -> float | None:
-    """A mind's share of the dollars that the run has left, if they are limited; never nothing, which would be no limit."""
-    assert basin.attempt is not None
-    usd = run.limits.usd
-    return None if usd is None else max(0.01, (usd - (basin.usage.usd or 0.0)) / basin.attempt.width)
 
 
 def _plain(command: str) -> bool:

@@ -15,6 +15,7 @@ from orchconverge.ports import (
     Clock,
     Engine,
     Exports,
+    Gate,
     Git,
     Host,
     Journal,
@@ -51,6 +52,10 @@ class World:
     read_report: Callable[[bytes], MindReport]
     step_argv: Callable[[str, str], tuple[str, ...]]
     """(basin, step) -> the command of a step of the final chain."""
+    gate: Callable[[str], Gate]
+    """Basin -> where its minds ask before their calls."""
+    hook: tuple[str, ...] = ()
+    """What agents are told to run before a call, as an argv without the agent's name."""
     allowed: tuple[str, ...] = ()
     """Names of further environment variables that minds and checks get."""
     memory_floor: int = 0

@@ -30,6 +30,12 @@ class LookAtWork(Action, frozen=True, kw_only=True):
     branch: str
 
 
+class LookAtContents(Action, frozen=True, kw_only=True):
+    """Ask git what the files that these branches changed held before and after."""
+
+    branches: tuple[str, ...]
+
+
 class StartMind(Action, frozen=True, kw_only=True):
     """Write the brief, make the worktree, open the tmux session with the supervisor in it."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from orchconverge.core import values
-from orchconverge.core.target import BasinId, BranchId, Budget, Criterion, NonBlank, Sha, Termination
+from orchconverge.core.target import BasinId, BranchId, Budget, Criterion, NonBlank, Sha, Stage, Termination
 from orchconverge.core.values import Fact
 
 
@@ -30,6 +30,7 @@ class BasinDeclared(Fact, frozen=True, kw_only=True, tag="basin.declared"):
     lock: Literal["auto", "person"] = "auto"
     mayChange: tuple[str, ...] = ()
     parents: tuple[BasinId, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 class BasinAmended(Fact, frozen=True, kw_only=True, tag="basin.amended"):
@@ -40,6 +41,7 @@ class BasinAmended(Fact, frozen=True, kw_only=True, tag="basin.amended"):
     criteria: tuple[Criterion, ...] | None = None
     termination: Termination | None = None
     budget: Budget | None = None
+    stages: tuple[Stage, ...] | None = None
 
 
 class BasinChecked(Fact, frozen=True, kw_only=True, tag="basin.checked"):
@@ -119,6 +121,7 @@ class BranchEnded(Fact, frozen=True, kw_only=True, tag="branch.ended"):
     signal: int | None = None
     usage: values.Usage | None = None
     limit: values.Limit | None = None
+    calls: values.Calls = values.Calls()
     context: Literal["shown", "lost"] | None = None
     signedOut: bool = False
     error: str = ""
@@ -253,7 +256,10 @@ class AttemptStarted(Fact, frozen=True, kw_only=True, tag="attempt.started"):
 
 
 class AttemptEnded(Fact, frozen=True, kw_only=True, tag="attempt.ended"):
-    """One turn of the loop is over and judged on the target's tip. ``criteria`` is name -> met."""
+    """One turn of the loop is over and judged on the target's tip. ``criteria`` is name -> met.
+
+    ``passes``: what blocks it can pass by itself, so that it is worth another try after a while.
+    """
 
     basin: BasinId
     attempt: int
@@ -267,6 +273,7 @@ class AttemptEnded(Fact, frozen=True, kw_only=True, tag="attempt.ended"):
     usage: values.Usage = values.Usage()
     workConvergence: dict[str, Any] = field(default_factory=dict)
     text: str = ""
+    passes: bool = False
 
 
 class SessionOpened(Fact, frozen=True, kw_only=True, tag="session.opened"):

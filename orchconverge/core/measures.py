@@ -11,7 +11,7 @@ from orchconverge.core.judge import flat, met, since
 from orchconverge.core.state import Basin, Phase, State
 from orchconverge.core.strategy import rungs
 from orchconverge.core.target import Criterion
-from orchconverge.core.values import Evidence, Limits, Usage
+from orchconverge.core.values import Evidence, Limits, all_tokens
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -69,11 +69,6 @@ def limits(basin: Basin) -> Limits:
         tokens=budget.tokens,
         minds=budget.minds,
     )
-
-
-def all_tokens(usage: Usage) -> int:
-    """Every token, cached ones included, as the budget counts them."""
-    return usage.inputTokens + usage.outputTokens + usage.cacheReadTokens + usage.cacheWriteTokens
 
 
 def nearest(basin: Basin, *, active: float, now: datetime | None = None) -> Nearest:

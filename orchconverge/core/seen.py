@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from orchconverge.core.target import Sha
-from orchconverge.core.values import Evidence, Limit, Part, Place, Process, Residue, StepStatus, Usage, Verdict
+from orchconverge.core.values import Calls, Evidence, Limit, Part, Place, Process, Residue, StepStatus, Usage, Verdict
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -130,6 +130,7 @@ class Act(Answer, frozen=True, kw_only=True):
     """One thing that an agent did, as its engine showed it. ``target`` is a path or a command line.
 
     ``ok`` is the result that was observed: ``None`` if none was. ``refused``: a permission or a hook of ours said no.
+    ``call`` is the same for the parts of one tool call.
     """
 
     kind: Literal["read", "search", "write", "run", "other"]
@@ -137,6 +138,7 @@ class Act(Answer, frozen=True, kw_only=True):
     ok: bool | None = None
     refused: bool = False
     detail: str = ""
+    call: int = 0
 
 
 class Outcome(Answer, frozen=True, kw_only=True):
@@ -189,6 +191,17 @@ class Health(Answer, frozen=True, kw_only=True):
     torn: bool = False
 
 
+class Blob(Answer, frozen=True, kw_only=True):
+    """What a file held. ``id`` tells its bytes, ``ink`` what is left of them without any white space.
+
+    A file that is not there has neither; one of nothing but white space has no ink. Two blobs of one ink differ in
+    white space alone. Where indentation is meaning this misses a change of meaning: it then takes a check to show it.
+    """
+
+    id: str = ""
+    ink: str = ""
+
+
 class MindEnd(Answer, frozen=True, kw_only=True):
     """What was read once a mind was gone: its engine's output, its own report, and where its git branch stands.
 
@@ -203,6 +216,7 @@ class MindEnd(Answer, frozen=True, kw_only=True):
     leftovers: tuple[str, ...] = ()
     strangers: tuple[Commit, ...] = ()
     theirs: tuple[str, ...] = ()
+    calls: Calls = Calls()
 
 
 class Landed(Answer, frozen=True, kw_only=True):
@@ -231,13 +245,21 @@ class TargetSeen(Answer, frozen=True, kw_only=True):
 
 
 class StepResult(Answer, frozen=True, kw_only=True):
-    """What a step wrote to ``ORCHCONVERGE_STEP_RESULT``, validated."""
+    """What a step wrote to ``ORCHCONVERGE_STEP_RESULT``, validated. ``results`` are of criteria that the chain answers.
+
+    ``dropped``: why -> how many findings of a review were left out.
+    """
 
     status: StepStatus
     detail: str
     url: str | None = None
     commit: Sha | None = None
     path: str | None = None
+    results: tuple[Evidence, ...] = ()
+    findings: tuple[dict[str, Any], ...] = ()
+    usage: Usage | None = None
+    verdict: str = ""
+    dropped: Mapping[str, int] = {}
 
 
 class Now(Answer, frozen=True, kw_only=True):
@@ -260,8 +282,10 @@ class Key(Answer, frozen=True, kw_only=True):
 class Seen(Answer, frozen=True, kw_only=True):
     """All that was asked this turn. A missing key or ``None`` is a question not asked yet.
 
-    ``tried`` are parts merged onto commits, ``offered`` is what the proposal's ref names, ``harvesting`` the seconds since
-    the first try of this attempt, ``minds`` how many run in all basins of the repository.
+    ``contents`` are what the branches of the attempt changed: path -> what it held at the base and at the head. ``over``
+    are the branches whose mind was denied to go on, and goes on. ``tried`` are parts merged onto commits, ``offered`` is what
+    the proposal's ref names, ``harvesting`` the seconds since the first try of this attempt, ``minds`` how many run in all
+    basins of the repository.
     """
 
     basin: str
@@ -270,6 +294,8 @@ class Seen(Answer, frozen=True, kw_only=True):
     probes: Mapping[str, Probe] = {}
     ends: Mapping[str, MindEnd] = {}
     works: Mapping[str, Work] = {}
+    contents: Mapping[str, Mapping[str, tuple[Blob, Blob]]] | None = None
+    over: frozenset[str] = frozenset()
     target: TargetSeen | None = None
     answers: Mapping[Key, Evidence] = {}
     spoiled: frozenset[Sha] = frozenset()

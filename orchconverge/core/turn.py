@@ -22,7 +22,7 @@ from orchconverge.core.flags import flags, matches
 from orchconverge.core.places import misplaced, short_of
 from orchconverge.core.seen import Absent, Ended, Exit, Lost, MindEnd, Now, Probe, Running, Seen, Work
 from orchconverge.core.state import UNSETTLED, Attempt, Basin, Branch, Phase, Run, State
-from orchconverge.core.strategy import approach, reserve
+from orchconverge.core.strategy import approach, place, reserve
 from orchconverge.core.target import Sha
 from orchconverge.core.values import EndReason, Place, Process, Usage
 
@@ -66,7 +66,7 @@ def _spawn(
 
 
 def _spawned(seen: Seen, basin: Basin, run: Run, attempt: Attempt, *, base: Sha, nth: int) -> e.BranchSpawned:
-    here = run.settings.place == "here"
+    here = place(basin, run) == "here"
     name, _, model = attempt.engine.partition(":")
     number = basin.branches + 1 + nth
     return e.BranchSpawned(
@@ -78,7 +78,7 @@ def _spawned(seen: Seen, basin: Basin, run: Run, attempt: Attempt, *, base: Sha,
         base=base,
         engine=name,
         model=model,
-        place=run.settings.place,
+        place="here" if here else "fresh",
         reserve=reserve(basin),
         retries=attempt.retries,
     )
@@ -93,7 +93,7 @@ def _short(seen: Seen, nth: int) -> str:
 def _context(state: State, seen: Seen, basin: Basin, run: Run, attempt: Attempt) -> e.SessionContext | None:
     """The engine context to declare before the spawn: in place attempts go on in one, until it is to be a fresh one."""
     engine = attempt.engine.partition(":")[0]
-    if run.settings.place != "here" or engine not in seen.contextual or basin.session is None:
+    if place(basin, run) != "here" or engine not in seen.contextual or basin.session is None:
         return None
     known = state.sessions[basin.session].contexts.get(engine)
     if known is not None and known.attempt == attempt.number:
@@ -116,7 +116,7 @@ def _follow(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
     if not branch.may_run:
         return NOTHING
     probe = seen.probes.get(branch.id)
-    if branch.phase is Phase.PRUNED and isinstance(probe, Running):
+    if (branch.phase is Phase.PRUNED or branch.id in seen.over) and isinstance(probe, Running):
         return [EndMind(branch=branch.id)]
     if branch.phase is Phase.SPAWNED:
         return _start(seen, branch, probe)
@@ -147,6 +147,8 @@ def _ended(basin: Basin, branch: Branch, probe: Ended | Lost | Absent, end: Mind
     reason: EndReason = "lost"
     if isinstance(probe, Ended):
         reason = "exited" if found.reason == "refused" else found.reason
+    if reason == "killed" and (end.calls.denied or end.calls.overspent):
+        reason = "denied" if end.calls.denied else "budget"
     return e.BranchEnded(
         basin=basin.id,
         branch=branch.id,
@@ -157,6 +159,7 @@ def _ended(basin: Basin, branch: Branch, probe: Ended | Lost | Absent, end: Mind
         signal=found.signal,
         usage=end.outcome.usage,
         limit=end.outcome.limit,
+        calls=end.calls,
         signedOut=end.outcome.auth_failed,
         context="lost" if end.outcome.context_lost else "shown" if end.outcome.context else None,
         error=_explained(end, found),
@@ -196,14 +199,14 @@ def _verify(state: State, seen: Seen, basin: Basin, run: Run, branch: Branch) ->
         return [*asked, Append(fact=fact)]
     before = basin.tip.results if basin.tip is not None else {}
     stands = branch.place == "here" and end.stands and not end.leftovers and work.tree not in seen.spoiled
-    place: Place = "here" if stands else "fresh"
+    where: Place = "here" if stands else "fresh"
     found = judge.answers(
         state,
         seen,
         criteria=[c for c in basin.criteria if c.in_loop],
         tree=work.tree,
         commit=work.head,
-        place=place,
+        place=where,
         before=before,
     )
     if found.missing:
@@ -262,7 +265,13 @@ def _how(branch: Branch) -> str:
         return ", stopped at its deadline"
     if branch.reason == "killed":
         return ", ended from outside"
+    if branch.reason == "denied":
+        return ", ended because its work did not converge"
+    if branch.reason == "budget":
+        return ", ended at its share of the budget"
     said = f": {branch.error}" if branch.error else ""
+    if branch.signal:
+        return f", killed by signal {branch.signal}{said}"
     return f", exit {branch.exit}{said}" if branch.exit else f", though it ended by itself{said}"
 
 

@@ -13,7 +13,8 @@ from orchconverge.core.target import NonBlank, Sha
 
 LONE = re.compile("[\ud800-\udfff]")
 Writer = Literal["controller", "cli", "recovery"]
-Met = Literal["yes", "no", "error", "unstable"]
+Met = Literal["yes", "no", "error", "unstable", "unknown"]
+"""``error``: it could not be run. ``unknown``: it was asked, and what came back is no answer."""
 Place = Literal["here", "fresh"]
 """Where something runs: in the caller's own directory, or in a tree of ours."""
 Result = Literal["success", "partial_success", "no_progress", "failed", "interrupted", "quota", "verdict"]
@@ -29,7 +30,8 @@ Decision = Literal[
     "UNSATISFIED",
     "STOPPED",
 ]
-EndReason = Literal["exited", "deadline", "killed", "lost"]
+EndReason = Literal["exited", "deadline", "killed", "lost", "denied", "budget"]
+"""``denied``: ended by us, since its work did not converge. ``budget``: since its share of that was spent."""
 WaitFor = Literal[
     "lock", "quota", "disk", "memory", "network", "consent", "tamper", "branch", "verdict", "limit", "blocked"
 ]
@@ -42,7 +44,10 @@ class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(Value, frozen=True, kw_only=True, rename={"tries": "try"}):
-    """One answer to one criterion on one tree. ``seconds`` is wall time, ``passed`` are test ids (kind ``tests`` only)."""
+    """One answer to one criterion on one tree. ``seconds`` is wall time, ``passed`` are what of it holds: test ids, or clauses.
+
+    They are of kind ``tests`` and, as ``judge:2``, of kind ``judge``.
+    """
 
     criterion: str
     met: Met
@@ -151,6 +156,43 @@ class TurnedDown(Value, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+class Calls(Value, frozen=True, kw_only=True):
+    """How the tool calls of a mind met admission. ``unasked``: those that were seen to be made and did not ask before.
+
+    ``how``: they asked by ``hooks`` of the agent or over ``acp``; they were read off the ``pane``; nothing was seen of them
+    ``between`` beginning and end; or it was to ask and did not (``lost``). ``denied``: its turn was over before it ended.
+    ``overspent``: its share of the budget was.
+    """
+
+    how: Literal["hooks", "acp", "pane", "between", "lost"] = "between"
+    asked: int = 0
+    refused: int = 0
+    unasked: int = 0
+    denied: bool = False
+    overspent: bool = False
+
+
+class Thresholds(Value, frozen=True, kw_only=True):
+    """When motion without closing is constrained, and when it is denied. One frontier has one such budget.
+
+    ``targets`` new things may be looked at and ``rereads`` known ones again; then ``refusals`` are given, and the next
+    is a denial. ``compactions``: how often a context that was compacted or made anew begins that budget again.
+    ``mutations``: changes that count which renew it while a failed check stays red. ``strays``: changes beside the goal
+    that renew it, though they close nothing (a plan rarely names every file); at a declared stage so many make the
+    declaration void. ``runs``: other commands than looking and checking. ``inside``: how many times as much may be looked at
+    and run inside one running turn, which is many turns of a model.
+    """
+
+    targets: int = 8
+    rereads: int = 3
+    refusals: int = 3
+    compactions: int = 1
+    mutations: int = 24
+    strays: int = 3
+    runs: int = 24
+    inside: int = 4
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All that a resume needs to go on as the run was started. Times in seconds.
 
@@ -190,6 +232,7 @@ class Settings(Value, frozen=True, kw_only=True):
     retries: str = ""
     harvestTries: int = 12
     harvestMinutes: float = 10.0
+    thresholds: Thresholds = Thresholds()
 
 
 class Limits(Value, frozen=True, kw_only=True):
@@ -233,6 +276,11 @@ def _replaced(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_replaced(item) for item in value]
     return value
+
+
+def all_tokens(usage: Usage) -> int:
+    """Every token, cached ones included, as the budget counts them."""
+    return usage.inputTokens + usage.outputTokens + usage.cacheReadTokens + usage.cacheWriteTokens
 
 
 def added(one: Usage, other: Usage | None) -> Usage:

@@ -22,8 +22,19 @@ from orchconverge.core.seen import (
     Work,
 )
 from orchconverge.ports.git import Git
-from orchconverge.ports.machine import Clock, Host, Wakeups
-from orchconverge.ports.minds import Brief, Engine, Launch, Pane, Panes, SessionExists, Spec, Supervisors
+from orchconverge.ports.machine import Clock, Host, Served, Wakeups
+from orchconverge.ports.minds import (
+    Brief,
+    Engine,
+    Gate,
+    Launch,
+    Pane,
+    Panes,
+    Question,
+    SessionExists,
+    Spec,
+    Supervisors,
+)
 from orchconverge.ports.record import Exports, Journal, Lease, Leases, Ledger, Shelf
 
 __all__ = [
@@ -38,6 +49,7 @@ __all__ = [
     "Engine",
     "Exit",
     "Exports",
+    "Gate",
     "Git",
     "Health",
     "Host",
@@ -54,7 +66,9 @@ __all__ = [
     "Pane",
     "Panes",
     "Probe",
+    "Question",
     "Running",
+    "Served",
     "SessionExists",
     "Shelf",
     "Spec",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from orchconverge.core.fingerprints import Blob
 from orchconverge.core.overlap import Claim, Difference, Merge
 from orchconverge.core.seen import Checkout, Landed, Squash, Work
 from orchconverge.core.target import Sha
@@ -28,6 +29,15 @@ class Comparing(Protocol):
 
     def merge_pairs(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Merge, ...]:
         """Whether each two merge, and in which files they conflict."""
+
+    def files(self, tree: Sha, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """What files of a tree hold, those of the ``paths`` that are there and at most 4 MiB long. Raises `Failed`."""
+
+    def contents(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Mapping[str, tuple[Blob, Blob]], ...]:
+        """Per pair of trees the changed paths: what each held in the one and in the other. Raises `Failed`."""
+
+    def contents_now(self, tree: Path, base: Sha) -> Mapping[str, tuple[Blob, Blob]]:
+        """What changed since the commit ``base`` in the working tree at ``tree``, uncommitted included. Raises `Failed`."""
 
 
 class Git(Protocol):
@@ -143,8 +153,11 @@ class Git(Protocol):
     def commit_file(self, branch: str, path: str, text: str, message: str) -> Sha:
         """Commit one file alone on ``branch``, by plumbing, or in the checkout that has it; nothing else goes in."""
 
-    def push(self, remote: str, sha: Sha, branch: str) -> tuple[bool, str]:
-        """Push ``sha`` to ``refs/heads/<branch>`` of a remote, never forced. Whether it went, and git's last word if not."""
+    def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
+        """Push ``sha`` to ``refs/heads/<branch>`` of a remote. Whether it went, and git's last word if not.
+
+        Never forced, unless ``over`` is what a person wants replaced: then only if the branch stands exactly there.
+        """
 
     def bundle(self, path: Path, base: Sha, branch: str) -> None:
         """Write a bundle of what ``branch`` adds to ``base``."""

@@ -20,11 +20,24 @@ class Clock(Protocol):
         """UTC."""
 
 
+class Served(Protocol):
+    """What is answered while the controller waits."""
+
+    def handles(self) -> Sequence[int]:
+        """File descriptors that can be read when something is asked."""
+
+    def serve(self) -> bool:
+        """Answer what was asked, without waiting for anything. True if there is something new to decide on."""
+
+
 class Wakeups(Protocol):
     """What ends the controller's wait. Nothing is decided here."""
 
-    def wait(self, running: Sequence[str], *, until: float | None) -> None:
-        """Return when a supervised process of these names ends, the ledger grows, a signal comes, or at ``until`` (monotonic)."""
+    def wait(self, running: Sequence[str], *, until: float | None, served: Served | None = None) -> None:
+        """Return when a supervised process of these names ends, the ledger grows, a signal comes, or at ``until`` (monotonic).
+
+        Meanwhile ``served`` is, and ends the wait where it says so.
+        """
 
     def stopping(self) -> int:
         """How often this process was asked to stop by a signal."""

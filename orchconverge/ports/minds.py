@@ -1,11 +1,12 @@
-"""Supervised processes, the panes they are watched in, and the engines that run there."""
+"""Supervised processes, the panes they are watched in, the engines that run there, and the gate that their calls pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
+from orchconverge.core.admission import Call
 from orchconverge.core.seen import Answer, Outcome, Probe
 from orchconverge.core.values import Settings
 
@@ -108,7 +109,9 @@ class Panes(Protocol):
 class Brief(Answer, frozen=True, kw_only=True):
     """What an engine needs to start one mind. ``text`` is the whole brief; ``context`` an engine session to continue.
 
-    ``folder`` is out of the mind's reach; ``usd`` is what is left of the budget, in dollars.
+    ``folder`` is out of the mind's reach; ``usd`` is what is left of the budget, in dollars. ``hook`` is the argv that asks
+    admission before a call, empty if nobody would answer. ``judge`` names the criterion that is answered in place of making
+    anything: then ``cwd`` is no tree but a folder for the answer, and what is at ``reads`` is read and not changed.
     """
 
     text: str
@@ -123,13 +126,16 @@ class Brief(Answer, frozen=True, kw_only=True):
     context: str | None = None
     resume: bool = False
     usd: float | None = None
+    judge: str = ""
+    reads: Path | None = None
+    hook: tuple[str, ...] = ()
 
 
 class Launch(Answer, frozen=True, kw_only=True):
     """How to start an engine: the child's argv, its own variables by name, and whether the brief goes to stdin.
 
     ``files`` are written into the brief's folder first, name -> text. ``identity``: it keeps git from the user's settings,
-    so that it has to be told who commits.
+    so that it has to be told who commits. ``asks``: how its calls ask admission before they run, if they do.
     """
 
     argv: tuple[str, ...]
@@ -138,6 +144,7 @@ class Launch(Answer, frozen=True, kw_only=True):
     linger_seconds: float | None = None
     files: Mapping[str, str] = {}
     identity: bool = False
+    asks: Literal["", "hooks", "acp"] = ""
 
 
 class Engine(Protocol):
@@ -156,3 +163,33 @@ class Engine(Protocol):
 
     def read(self, log: bytes) -> Outcome:
         """What the output says; tolerant: any bytes give an outcome."""
+
+
+class Question(Answer, frozen=True, kw_only=True):
+    """What a mind asks before a tool call. ``calls`` are its parts: a line of a shell may read, write and run.
+
+    ``token`` says which mind it is, ``id`` is the engine's own name of the call.
+    """
+
+    token: str
+    id: str
+    calls: tuple[Call, ...]
+
+
+class Gate(Protocol):
+    """Where minds ask before each tool call: one local stream socket of the controller. About convergence, not safety.
+
+    Nothing here blocks, and nothing that comes in raises: what cannot be read is not answered, and who asked goes on.
+    """
+
+    def open(self) -> Path:
+        """Listen, and say where; the same place for the same basin, so that minds outlive a controller. Raises `Failed`."""
+
+    def handles(self) -> Sequence[int]:
+        """File descriptors that can be read when there is something to `serve`; empty if it was never opened."""
+
+    def serve(self, answer: Callable[[Question], str | None]) -> None:
+        """Answer all that was asked. ``answer`` gives the refusal's reason, ``""`` to allow, ``None`` not to answer."""
+
+    def close(self) -> None:
+        """Stop listening and remove the place. Safe to call twice."""

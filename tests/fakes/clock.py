@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from threading import Semaphore, Thread, local
 from typing import NamedTuple
 
+from orchconverge.ports import Served
+
 BEGIN = datetime(2026, 11, 29, 14, 0, 0, tzinfo=UTC)
 UNWATCHED_SECONDS = 0.5
 """How soon to look again at what was started and cannot be watched yet."""
@@ -87,7 +89,7 @@ class VirtualWakeups:
     def stopping(self) -> int:
         return self.signals
 
-    def wait(self, running: Sequence[str], *, until: float | None) -> None:
+    def wait(self, running: Sequence[str], *, until: float | None, served: Served | None = None) -> None:
         awaited = self.awaited(running, until)
         while self._time.step(awaited.latest):
             if awaited.over():

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from orchconverge.core.fingerprints import Blob, blob
 from orchconverge.core.overlap import Change, Claim, Difference, Lines, Merge
 from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
@@ -343,11 +344,13 @@ class MemoryGit:
     def fingerprint(self) -> str:
         return hashlib.sha256(self.store.config.encode()).hexdigest()
 
-    def push(self, remote: str, sha: Sha, branch: str) -> tuple[bool, str]:
+    def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
         if remote not in self.store.pushed:
             raise Refused(f"there is no remote {remote}")
         there = self.store.pushed[remote]
-        if branch in there and there[branch] not in self.store.reach(sha):
+        if over is not None and there.get(branch) != over:
+            return False, "[rejected] (stale info)"
+        if branch in there and over is None and there[branch] not in self.store.reach(sha):
             return False, "[rejected] (non-fast-forward)"
         said = "[new branch]" if branch not in there else "[up to date]" if there[branch] == sha else "fast-forward"
         there[branch] = sha
@@ -654,6 +657,27 @@ class MemoryComparison:
             conflicts = self._git._merged(one, other)[1]
             found.append(Merge(not conflicts, conflicts))
         return tuple(found)
+
+    def files(self, tree: Sha, paths: Sequence[str]) -> dict[str, bytes]:
+        there = self._git.store.trees[tree]
+        return {path: there[path].encode() for path in paths if path in there}
+
+    def contents(self, pairs: Sequence[tuple[Sha, Sha]]) -> tuple[Mapping[str, tuple[Blob, Blob]], ...]:
+        trees = self._git.store.trees
+        return tuple(_contents(trees[one], trees[other]) for one, other in pairs)
+
+    def contents_now(self, tree: Path, base: Sha) -> Mapping[str, tuple[Blob, Blob]]:
+        store = self._git.store
+        return _contents(store.files(base), store.places[tree].files)
+
+
+def _contents(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[Blob, Blob]]:
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    return {path: (_blob(before.get(path)), _blob(after.get(path))) for path in changed}
+
+
+def _blob(text: str | None) -> Blob:
+    return blob(None if text is None else text.encode())
 
 
 def _changed(before: str, after: str) -> tuple[Lines, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +40,11 @@ def saying(command: str) -> tuple[str, ...]:
     return (f"{name}.txt", f"{name}-too.txt") if how == "pair" else (f"{name}.txt",)
 
 
+def judges(spec: Spec) -> bool:
+    """Whether it is the check of a criterion of kind `judge`."""
+    return spec.cwd.name == "judge"
+
+
 class Players:
     """Plays each process that is started. What a name does depends on the seed and the name, never on when it is asked."""
 
@@ -52,11 +58,15 @@ class Players:
         """Every commit that a mind made."""
         self.ran: set[tuple[str, Sha]] = set()
         """Every (command, tree) that a check really looked at."""
+        self.judged: list[tuple[str, Sha]] = []
+        """Every judge that answered, by its name, and for which tree."""
         self.minds: list[str] = []
         """What each mind that was started does, in order."""
         self.seconds: dict[str, float] = {}
 
     def refuse(self, spec: Spec) -> str:
+        if judges(spec):
+            return ""
         tree = self.store.places.get(spec.cwd)
         if tree is None:
             return f"{spec.cwd} does not exist"
@@ -247,7 +257,28 @@ class Players:
 
     # --- checks, setups, steps ---------------------------------------------------------------------------------------
 
+    def _judge(self, spec: Spec, random: Random) -> Program:
+        """An honest judge of clauses that name a criterion: it quotes the file that says yes."""
+        assert self.machine is not None
+        asked = self.machine.entry(spec.name).files["question.md"].decode()
+        [root] = re.findall(r"^The tree, to be read: (.+)$", asked, re.MULTILINE)
+        clauses = re.findall(r"^(\d+)\. (\w+) says yes$", asked, re.MULTILINE)
+
+        def answer() -> None:
+            tree = self.store.places.get(Path(root))
+            files = tree.files if tree is not None else {}
+            self.judged.append((spec.name, self.store.tree(files)))
+            found = [
+                {"clause": int(n), "met": met(files, f"holds {c}"), "evidence": [{"path": f"{c}.txt", "quote": "yes"}]}
+                for n, c in clauses
+            ]
+            self._leave(spec.name, "judge/answer.json", msgspec.json.encode({"clauses": found}))
+
+        return Program(seconds=random.choice((2.0, 30.0)), acts=[(1.0, answer)], log=msgspec.json.encode(Outcome()))
+
     def _check(self, spec: Spec, random: Random) -> Program:
+        if judges(spec):
+            return self._judge(spec, random)
         rates, command = self.story.rates, spec.argv[-1]
         program = Program(seconds=random.choice((0.5, 2.0, 8.0)))
         answer = [127]

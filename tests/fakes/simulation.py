@@ -31,6 +31,7 @@ from orchconverge.core.values import Part, Writer
 from orchconverge.errors import Failed, Illegal, NotDurable, Refused
 from tests.fakes.clock import Awaited, Time, Turns, VirtualClock, VirtualWakeups
 from tests.fakes.faults import Crash, Faults, Guarded
+from tests.fakes.gate import MemoryGate
 from tests.fakes.git import MemoryGit, Store
 from tests.fakes.leases import Board, MemoryLeases
 from tests.fakes.ledger import MemoryLedger, Shelf
@@ -44,8 +45,6 @@ from tests.fakes.watch import Violation, Watch
 BASIN = "goal"
 ROOT = Path("/virtual/project")
 FOLDERS = Path("/virtual/state")
-PATIENCE = 1800.0
-"""Seconds after which a person stops a run that waits for a person."""
 MOST_WAITS = 6000
 """How often a run may wait before it counts as one that does not end."""
 LATEST = 20 * 3600.0
@@ -380,6 +379,7 @@ class Simulation:
             state=self.trees.parent / "state",
             read_report=read_report,
             step_argv=lambda basin, step: ("step", step, basin),
+            gate=lambda basin: MemoryGate(),
             memory_floor=1 << 30,
             disk_floor=1 << 30,
         )
@@ -401,7 +401,7 @@ class Simulation:
         pursuit.watch.appended(fact)
         if isinstance(fact, e.RunWaiting) and fact.reason in FOR_A_PERSON and pursuit.waits_since is None:
             pursuit.waits_since = self.time.mono
-            self.time.after(PATIENCE, partial(self._lose_patience, pursuit, self.time.mono))
+            self.time.after(self.story.patience, partial(self._lose_patience, pursuit, self.time.mono))
         elif not isinstance(fact, e.RunWaiting | e.RunWoke | e.RunStarted):
             pursuit.waits_since = None
         if isinstance(fact, e.ProposalMade) and self.random.random() < self.story.rates.overtaken:
@@ -622,7 +622,7 @@ class Waiting:
     def stopping(self) -> int:
         return self._pursuit.wakeups.stopping()
 
-    def wait(self, running: Sequence[str], *, until: float | None) -> None:
+    def wait(self, running: Sequence[str], *, until: float | None, served: ports.Served | None = None) -> None:
         simulation = self._simulation
         simulation.waits += 1
         if simulation.waits > MOST_WAITS * len(simulation.pursuits):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
+from msgspec.structs import replace
+
 from orchconverge.core.target import Criterion
 from orchconverge.core.values import Limits, Place, Settings
 
@@ -56,7 +58,8 @@ class Rates:
 class Story:
     """One run, or two ``beside`` each other. ``minds`` gives each branch its behaviour in turn, then it is by chance.
 
-    ``weather`` is (seconds, what). With ``rivals`` two minds seldom write the same into a file.
+    ``weather`` is (seconds, what). With ``rivals`` two minds seldom write the same into a file. ``patience``: seconds after
+    which a person stops a run that waits for a person.
     """
 
     seed: int
@@ -76,6 +79,7 @@ class Story:
     rivals: bool = False
     beside: bool = False
     declared: Literal["auto", "person"] = "auto"
+    patience: float = 1800.0
 
     @property
     def lock(self) -> str:
@@ -175,12 +179,15 @@ def drawn(seed: int) -> Story:
         stallAfter=r.choice((1, 2, 3)),
         attemptSeconds=r.choice((60.0, 300.0)),
     )
+    late = Random(f"widths and blocks {seed}")
     return Story(
         seed=seed,
         place=place,
         criteria=tuple(criteria),
         files=files,
-        settings=chosen,
+        settings=replace(chosen, widen=late.choice(("stall", "stall", "f4", "2"))),
+        patience=late.choice((1800.0, 9000.0)),
+        minds=("same verdict",) * 3 if late.random() < 0.1 else (),
         limits=Limits(
             attempts=attempts,
             hours=hours,

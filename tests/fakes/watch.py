@@ -61,6 +61,8 @@ class Watch:
         self.refused = self.moved = 0
         """In the running attempt: parts that were turned down, and how often the target was checked anew."""
         self.facts: list[e.AnyFact] = []
+        self.moved_to_trees = None if self.story.place == "here" else 0
+        """How often anything had been moved when its minds began to work in worktrees."""
         self.begun = 0
         """The number of the newest controller that recorded its run."""
 
@@ -128,7 +130,6 @@ class Watch:
         if self.last_start is not None and self.last_charged and self.story.settings.loop:
             gap = active - self.last_start
             self.demand(gap >= self.story.settings.interval - 0.01, f"attempts {gap:.2f} s apart")
-        self.demand(fact.width == 1 or self.story.place == "fresh", f"{fact.width} minds in one place")
         self.running, self.number, self.last_start = fact, fact.attempt, active
         self.wave, self.refused, self.moved = [], 0, 0
 
@@ -163,8 +164,12 @@ class Watch:
     def _BranchSpawned(self, fact: e.BranchSpawned) -> None:
         attempt, settings = self.running, self.story.settings
         assert attempt is not None
-        if self.story.place == "here":
+        if fact.place == "here":
             self.demand(self.minds() == [], f"{fact.branch} spawned while {self.minds()} runs")
+            self.demand(attempt.width == 1, f"{attempt.width} minds in one place")
+            self.demand(self.moved_to_trees is None, f"{fact.branch} in place, though the pursuit left it")
+        elif self.moved_to_trees is None:
+            self.moved_to_trees = len(self.simulation.store.moves)
         self.demand(self.phase == "open", f"{fact.branch} spawned in a basin that is {self.phase}")
         self.demand(fact.branch == f"{self.name}.{len(self.spawned) + 1}", f"{fact.branch} after {len(self.spawned)}")
         names = {(s.gitBranch, s.worktree) for s in self.spawned if s.place == "fresh"}
@@ -370,9 +375,10 @@ class Watch:
         """The target stands only where a person, the report or the gate put it; with a person at the lock only they do."""
         store = self.simulation.store
         moves = [m for m in store.moves if m.branch == self.target]
-        movers = {m.by for m in moves} - {"advance", "ann", "commit_file", "orchconverge"}
-        allowed = {"mind"} if self.story.place == "here" else set[str]()
-        self.demand(movers <= allowed, f"the target was moved by {movers}")
+        in_place = store.moves[: self.moved_to_trees]
+        movers = {m.by for m in moves if m.by != "mind" or m not in in_place}
+        movers -= {"advance", "ann", "commit_file", "orchconverge"}
+        self.demand(not movers, f"the target was moved by {movers}")
         for move in moves:
             if move.by != "advance":
                 continue

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from orchconverge.adapters.git import Repository
 from orchconverge.core import events as e
+from orchconverge.core.fingerprints import blob
 from orchconverge.core.matrix import Column, Matrix, contrast, matrix, waiting
 from orchconverge.core.overlap import Claim, Ground, Lines, Merge, Overlap, Shared, both, overlap
 from orchconverge.core.target import Sha
@@ -349,6 +350,58 @@ def test_the_fake_compares_as_git_does(either: tuple[Git, Sha, Sequence[Sha]]) -
     assert "+a" in git.compare.difference(base, one, patch=True).patch
     git.keep("a.2", two)
     assert git.compare.commits({"a.1": one, "a.2": None, "a.3": None}) == {"a.1": one, "a.2": two}
+
+
+# --- what changed files held -----------------------------------------------------------------------------------------
+
+
+def test_contents_are_told_alike_by_git_and_by_the_fake(either: tuple[Git, Sha, Sequence[Sha]]) -> None:
+    git, base, (one, _, three) = either
+    trees = [(git.tree_of(base), git.tree_of(head)) for head in (one, three, base)]
+    assert git.compare.contents(trees) == (
+        {"f": (blob(NUMBERS.encode()), blob(numbers(l3="a").encode()))},
+        {"new": (blob(None), blob(b"x\n"))},
+        {},
+    )
+    assert git.compare.contents([]) == ()
+
+
+def test_contents_of_odd_files(bench: Bench) -> None:
+    """Names with newlines and bytes, links, large files, what goes, and a link to another repository, which is no file."""
+    large = b"x" * ((1 << 20) + 1)
+    odd = os.fsdecode(b"n\n\xff")
+    bench("checkout", "--quiet", "--detach", bench.base)
+    (bench.root / "link").symlink_to("f")
+    head = bench.commit({odd: "1\n", "f": None, "large": large})
+    bench("update-index", "--add", "--cacheinfo", f"160000,{bench.base},module")
+    bench("commit", "--quiet", "-m", "module")
+    head = Sha(bench("rev-parse", "HEAD"))
+    git = bench.git
+    [found] = git.compare.contents([(git.tree_of(bench.base), git.tree_of(head))])
+    assert sorted(found) == ["f", "large", "link", "n\n\\xff"]
+    assert found["f"][1] == found["large"][0] == blob(None)
+    assert found["link"][1] == blob(b"f")
+    assert found["large"][1].id == found["large"][1].ink != ""
+
+
+def test_contents_of_a_tree_as_it_stands(bench: Bench) -> None:
+    """What is committed, changed and new, not what is ignored; a link is what it says; a pipe is waited for by nobody."""
+    bench("checkout", "--quiet", "--detach", bench.base)
+    bench.commit({"made": "1\n", ".gitignore": "ignored\n"})
+    (bench.root / "made").write_text("2\n")
+    (bench.root / "f").unlink()
+    (bench.root / "new").symlink_to("/etc/hostname")
+    (bench.root / "ignored").write_text("x")
+    os.mkfifo(bench.root / "pipe")
+    found = bench.git.compare.contents_now(bench.root, bench.base)
+    assert {path: now for path, (_, now) in found.items()} == {
+        ".gitignore": blob(b"ignored\n"),
+        "f": blob(None),
+        "made": blob(b"2\n"),
+        "new": blob(b"/etc/hostname"),
+    }
+    assert found["f"][0] == blob(NUMBERS.encode())
+    assert bench("status", "--porcelain").count("made") == 1, "nothing was refreshed or added"
 
 
 # --- the matrix ------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls, Kind
+from orchconverge.adapters.engines.claude import ALONE
 from orchconverge.adapters.engines.grant import commands
 from orchconverge.adapters.engines.reading import Words, amount, count, lines, part, record, text
 from orchconverge.core.seen import Outcome
@@ -29,8 +30,8 @@ AUTH_REQUIRED = -32000
 ASKED = ["Read", "Glob", "Grep", "Edit", "MultiEdit", "Write", "NotebookEdit", "Bash", "WebFetch", "WebSearch"]
 OPENCODE = "OPENCODE_CONFIG_CONTENT"
 
-_TRIES = re.compile(r"failed with status (\d{3})")
-"""What gemini says of each try; stopped in the middle of them, it says nothing else."""
+_TRIES = re.compile(r'failed with status (\d{3})|error\.error="((?:[^"\\]|\\.)*)"')
+"""What gemini and opencode log of each try; stopped in the middle of them, they say nothing else."""
 _KINDS: Mapping[object, Kind] = {"read": "read", "search": "search", "write": "write", "run": "shell"}
 
 
@@ -69,7 +70,8 @@ def _opencode(brief: Brief, settings: Settings, environ: Mapping[str, str]) -> d
 
 def _gemini(brief: Brief, model: str) -> tuple[str, ...]:
     asking = ("--policy", str(brief.folder / POLICY), "--include-directories", str(brief.report_path.parent))
-    return (*asking, *(("--model", model) if model else ()))
+    reading = ("--include-directories", str(brief.reads)) if brief.reads is not None else ()
+    return (*asking, *reading, *(("--model", model) if model else ()))
 
 
 def _object(value: str) -> dict[str, object]:
@@ -84,6 +86,7 @@ PRESETS: Mapping[str, Preset] = {
         mode="default",
         skip_mode="bypassPermissions",
         meta={"claudeCode": {"options": {"settings": {"permissions": {"ask": ASKED}}}}},
+        env=lambda brief, settings, environ: dict(ALONE),
     ),
     "codex": Preset(
         argv=("codex-acp",),
@@ -105,7 +108,7 @@ PRESETS: Mapping[str, Preset] = {
         identity=True,
     ),
     "opencode": Preset(
-        argv=("opencode", "acp"),
+        argv=("opencode", "acp", "--print-logs", "--log-level", "ERROR"),
         install="npm install -g opencode-ai",
         variables=(
             *("OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "GEMINI_*", "GOOGLE_*", "OPENROUTER_*", "GROQ_*"),
@@ -172,7 +175,8 @@ class Acp:
             "meta": {} if skips else preset.meta or {},
             "anything": skips,
             "roots": [str(brief.report_path.parent)],
-            "commands": list(commands(settings.allow)),
+            "reads": [str(brief.reads)] if brief.reads is not None else [],
+            "commands": [] if brief.judge else list(commands(settings.allow)),
         }
         return Launch(
             argv=(sys.executable, "-P", "-X", "utf8", "-m", "orchconverge.acp_client", str(brief.folder / SPEC)),
@@ -180,6 +184,7 @@ class Acp:
             brief_on_stdin=False,
             files={**(preset.files or {}), SPEC: json.dumps(spec)},
             identity=preset.identity,
+            asks="acp" if brief.hook else "",  # our client asks by itself
         )
 
     def read(self, log: bytes) -> Outcome:
@@ -191,6 +196,7 @@ class Acp:
                 words.hear(line.removeprefix(b"agent: "))
             else:
                 stream.take(found)
+                words.passed()
         return stream.outcome(self.name, words)
 
 
@@ -256,14 +262,16 @@ class _Stream:
         if self.agent.partition("/")[2].startswith("codex") and self.stop == "end_turn" and not self.used:
             error = said.rpartition("\n\n")[2] or "it failed"  # it tells of a failure in words, with no tokens used
         if not error and not self.stop:
-            error = "it was stopped" if self.stopping else words.last or "it ended without a result"
+            error = "it was stopped" if self.stopping else words.newest or "it ended without a result"
         elif not error and self.stop != "end_turn":
             error = f"it ended its turn: {self.stop}"
         lost = self.failed == "lost"
         found = trouble.of(error, engine=engine) if error and not (lost or self.stopping) else trouble.Trouble()
         tries = _TRIES.findall("\n".join(words.heard)) if self.stopping else []
         if tries:
-            found = trouble.of(words.last, engine=engine, status=int(tries[-1]))
+            status, said_of_it = tries[-1]
+            error = text(said_of_it) or error
+            found = trouble.of(said_of_it or words.last, engine=engine, status=int(status) if status else None)
         return Outcome(
             usage=self.usage,
             context=None if lost else self.session or None,

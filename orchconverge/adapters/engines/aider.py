@@ -81,6 +81,8 @@ class Aider:
         program = self.find()
         if program is None:
             raise Refused("aider is not installed", hint="pipx install aider-chat, or another --engine")
+        if brief.judge:
+            raise Refused("aider writes files of a repository alone, and no answer", hint="add an engine to the chain")
         argv = [program, "--message-file", str(brief.folder / MESSAGE), *PLAIN, *ALONE, *TIDY]
         argv += ["--chat-history-file", str(brief.folder / "aider.history.md")]
         argv += ["--input-history-file", str(brief.folder / "aider.input")]

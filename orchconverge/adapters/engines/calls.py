@@ -26,6 +26,7 @@ class _Call:
     ok: bool | None = None
     refused: bool = False
     detail: str = ""
+    ended: bool = False
 
 
 class Calls:
@@ -54,7 +55,7 @@ class Calls:
         """What became of it. ``detail`` is kept of what did not succeed."""
         call = self._calls.get(text(key, most=200))
         if call is not None:
-            call.ok, call.refused = (False, True) if refused else (ok, False)
+            call.ok, call.refused, call.ended = (False, True, True) if refused else (ok, False, True)
             call.detail = "" if ok and not refused else text(detail, most=LONGEST_DETAIL)
 
     def did(self, kind: Kind, target: object, *, ok: bool | None, refused: bool = False, tool: object = "") -> None:
@@ -64,13 +65,19 @@ class Calls:
         self.end(key, ok=ok, refused=refused)
 
     def acts(self) -> tuple[Act, ...]:
-        """What was done, commands of a shell by what they do to files."""
+        """What was done, commands of a shell by what they do to files.
+
+        Where an agent does not say how a command ended (Gemini), what it was to write is taken as written: git shows if it is.
+        """
         found: list[Act] = []
-        for call in list(self._calls.values())[-MOST_ACTS:]:
+        for number, call in enumerate(list(self._calls.values())[-MOST_ACTS:]):
             parts = acted(call.target) if call.kind == "shell" else ((call.kind, call.target),)
             for kind, target in parts:
                 of = text(target, most=LONGEST_TEXT)
-                found.append(Act(kind=kind, target=of, ok=call.ok, refused=call.refused, detail=call.detail))
+                unsaid = call.kind == "shell" and kind == "write" and call.ended and call.ok is None
+                ok = True if unsaid else call.ok
+                act = Act(kind=kind, target=of, ok=ok, refused=call.refused, detail=call.detail, call=number)
+                found.append(act)
         return tuple(found[-MOST_ACTS:])
 
     def refused(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import CLAUDE_RULE, GIT
+from orchconverge.adapters.engines.hooks import claude_settings
 from orchconverge.adapters.engines.reading import MOST_LISTED, Words, amount, count, fed, moment, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
@@ -20,6 +21,8 @@ from orchconverge.ports import Brief, Launch
 
 PASS_THROUGH = ("ANTHROPIC_*", "CLAUDE_*")
 GRANTED = ("Read", "Glob", "Grep")
+ALONE = {"CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
+"""Nobody is there to be offered a next prompt, which costs one more request over the whole context and is counted nowhere."""
 LINGER_SECONDS = 30.0
 """It has said its last word and does not leave: anthropics/claude-code#25629."""
 
@@ -29,7 +32,9 @@ _LIMIT = re.compile(
     r"(?:usage|session|weekly|5-hour|rate) limit|hit your .{0,20}limit|\(429\)|Overloaded", re.IGNORECASE
 )
 _EPOCH = re.compile(r"limit reached\|(\d{9,13})\b")
-_REFUSED = re.compile(r"requires approval|haven't granted|hook error:|was denied|denied by|sensitive file")
+_REFUSED = re.compile(
+    r"^work convergence:|requires approval|haven't granted|hook error:|was denied|denied by|sensitive file"
+)
 _TOOLS: Mapping[object, tuple[Kind, str]] = {
     "Read": ("read", "file_path"),
     "NotebookRead": ("read", "notebook_path"),
@@ -74,7 +79,8 @@ class Claude:
         if settings.permissions == "skip":
             argv += ["--dangerously-skip-permissions"]
         else:
-            argv += ["--permission-mode", "acceptEdits", "--allowedTools", *granted(settings.allow)]
+            argv += ["--permission-mode", "acceptEdits", "--allowedTools"]
+            argv += GRANTED if brief.judge else granted(settings.allow)
         argv += ["--add-dir", str(brief.report_path.parent)]
         if brief.context is not None:
             argv += ["--resume" if brief.resume else "--session-id", brief.context]
@@ -82,7 +88,9 @@ class Claude:
             argv += ["--model", brief.model]
         if brief.usd is not None and not brief.resume:  # of a resumed session the cap would count what was spent before
             argv += ["--max-budget-usd", f"{brief.usd:.2f}"]
-        return Launch(argv=tuple(argv), linger_seconds=LINGER_SECONDS)
+        if brief.hook:
+            argv += ["--settings", claude_settings(brief)]
+        return Launch(argv=tuple(argv), env=ALONE, linger_seconds=LINGER_SECONDS, asks="hooks" if brief.hook else "")
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls
+from orchconverge.adapters.engines.hooks import codex_words
 from orchconverge.adapters.engines.reading import Words, count, fed, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Settings, Usage
@@ -47,9 +48,11 @@ class Codex:
         else:
             argv += ["--sandbox", "workspace-write"]
         argv += ["--add-dir", str(brief.report_path.parent)]
+        argv += ["--skip-git-repo-check"] if brief.judge else []
         if brief.model:
             argv += ["--model", brief.model]
-        return Launch(argv=(*argv, "-"))
+        hooks = codex_words(brief, program, self._environ) if brief.hook else ()
+        return Launch(argv=(*argv, *hooks, "-"), asks="hooks" if hooks else "")
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says. Codex tells no cost, and its input includes what was cached."""

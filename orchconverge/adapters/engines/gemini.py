@@ -13,10 +13,12 @@ import shutil
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import commands
+from orchconverge.adapters.engines.hooks import gemini_home
 from orchconverge.adapters.engines.reading import Words, count, fed, moment, part, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Settings, Usage
@@ -71,12 +73,16 @@ class Gemini:
             argv += ["--approval-mode", "yolo"]
         else:
             argv += ["--approval-mode", "auto_edit", "--policy", str(brief.folder / POLICY)]
-            files[POLICY] = policy(settings.allow)
+            files[POLICY] = judging(brief.reads) if brief.judge else policy(settings.allow)
+        if brief.reads is not None:
+            argv += ["--include-directories", str(brief.reads)]
         if brief.context is not None:
             argv += ["--resume" if brief.resume else "--session-id", brief.context]
         if brief.model:
             argv += ["--model", brief.model]
-        return Launch(argv=tuple(argv), files=files, identity=True)
+        home = gemini_home(brief, self._environ) if brief.hook else None
+        env = {} if home is None else {"GEMINI_CLI_HOME": str(home)}
+        return Launch(argv=tuple(argv), env=env, files=files, identity=True, asks="" if home is None else "hooks")
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says. Gemini tells no cost."""
@@ -88,6 +94,14 @@ def policy(allow: Iterable[str]) -> str:
     """The rules that allow what is granted, in the TOML of Gemini's policy engine."""
     listed = ",\n  ".join(json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in commands(allow))
     return f'[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = [\n  {listed}\n]\ndecision = "allow"\npriority = 500\n'
+
+
+def judging(reads: Path | None) -> str:
+    """The rules of a judge: nothing is run, and nothing is written at ``reads``, which it has to name to read it."""
+    there = json.dumps(f'"file_path":"{re.escape(str(reads))}')
+    writing = f'toolName = ["write_file", "replace"]\nargsPattern = {there}'
+    rules = ('toolName = "run_shell_command"', writing)
+    return "\n".join(f'[[rule]]\n{rule}\ndecision = "deny"\npriority = 900\n' for rule in rules)
 
 
 class _Stream:
@@ -142,7 +156,7 @@ class _Stream:
         status = part(self.result, "status")
         error = ""
         if self.result is None:
-            error = self.failed or words.last or "it ended without a result"
+            error = self.failed or words.newest or "it ended without a result"
         elif status != "success":
             error = text(part(self.result, "error", "message")) or self.failed or "it failed"
         found = trouble.of(error, engine=engine, at=self.at) if error else trouble.Trouble()

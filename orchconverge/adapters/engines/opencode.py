@@ -16,6 +16,7 @@ from pathlib import Path
 from orchconverge.adapters.engines import trouble
 from orchconverge.adapters.engines.calls import Calls, Kind
 from orchconverge.adapters.engines.grant import commands
+from orchconverge.adapters.engines.hooks import PLUGIN, PLUGIN_TEXT
 from orchconverge.adapters.engines.reading import Words, amount, count, fed, moment, part, record, text
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
@@ -38,7 +39,7 @@ GRANTED = ("read", "edit", "glob", "grep", "list", "todoread", "todowrite")
 
 _LOGGED = re.compile(r'error\.error="((?:[^"\\]|\\.)*)"')
 _LOST = re.compile(r"Session not found", re.IGNORECASE)
-_REFUSED = re.compile(r"prevents you from using|rejected permission", re.IGNORECASE)
+_REFUSED = re.compile(r"^work convergence:|prevents you from using|rejected permission", re.IGNORECASE)
 _TOOLS: Mapping[str, tuple[Kind, str]] = {
     "read": ("read", "filePath"),
     "glob": ("search", "pattern"),
@@ -80,9 +81,17 @@ class OpenCode:
             argv += ["--auto"]
         else:
             config["permission"] = permissions(settings.allow, outside=brief.report_path.parent)
+        if brief.judge:
+            config["permission"] = judging(brief.report_path.parent, brief.reads)
         if brief.model:
             argv += ["--model", brief.model]
-        return Launch(argv=tuple(argv), env={CONFIG: json.dumps(config)})
+        files: dict[str, str] = {}
+        if brief.hook:
+            files[PLUGIN], before = PLUGIN_TEXT, config.get("plugin")
+            config["plugin"] = [*(before if isinstance(before, list) else []), (brief.folder / PLUGIN).as_uri()]
+        return Launch(
+            argv=tuple(argv), env={CONFIG: json.dumps(config)}, files=files, asks="hooks" if brief.hook else ""
+        )
 
     def read(self, log: bytes) -> Outcome:
         """What the stream says; the cost is opencode's own, and unknown where it has no price."""
@@ -97,6 +106,14 @@ def permissions(allow: tuple[str, ...], *, outside: Path) -> dict[str, object]:
         shell |= {words: "allow", f"{words} *": "allow"}
     granted: dict[str, object] = {"*": "deny", **dict.fromkeys(GRANTED, "allow")}
     return {**granted, "bash": shell, "external_directory": {"*": "deny", f"{outside}/*": "allow"}}
+
+
+def judging(own: Path, reads: Path | None) -> dict[str, object]:
+    """The permissions of a judge: it reads what is at ``reads``, writes into its ``own`` folder, and runs nothing."""
+    granted: dict[str, object] = {"*": "deny", **dict.fromkeys(GRANTED, "allow")}
+    there = {} if reads is None else {f"{reads}/*": "allow"}
+    edit = {"*": "allow", **({} if reads is None else {f"*{reads.name}/*": "deny"})}
+    return {**granted, "edit": edit, "external_directory": {"*": "deny", f"{own}/*": "allow", **there}}
 
 
 class _Stream:
@@ -160,7 +177,8 @@ class _Stream:
             status = part(self.error, "data", "statusCode")
             error = text(part(self.error, "data", "message")) or text(self.error.get("name")) or "it failed"
         elif self.stop in ("", "tool-calls", "unknown"):
-            error = (logged[-1] if logged else words.last) or "it ended without a result"
+            unread = "the model's answers could not be read" if self.stop == "unknown" else "it ended without a result"
+            error = (logged[-1] if logged else words.last) or unread
         found = trouble.of(error, engine=engine, status=status, at=self.at) if error else trouble.Trouble()
         limit, lost = found.limit, bool(_LOST.search(error))
         wait = part(self.error, "data", "responseHeaders", "retry-after")

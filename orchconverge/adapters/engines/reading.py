@@ -97,11 +97,17 @@ class Words:
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque(maxlen=MOST_WORDS)
+        self._newest = 0
 
     def hear(self, line: bytes) -> None:
         """A line; half an object is no word."""
         if not line.startswith(b"{"):
             self._lines.append(line[: 4 * LONGEST_WORD])
+            self._newest += 1
+
+    def passed(self) -> None:
+        """An object came: what was heard before it ended nothing."""
+        self._newest = 0
 
     @property
     def heard(self) -> list[str]:
@@ -113,6 +119,11 @@ class Words:
         """All of them, one below the other."""
         return text("\n".join(self.heard))
 
+    @property
+    def newest(self) -> str:
+        """Those after the last object, one below the other: what a program says as it starts explains no end."""
+        return text("\n".join(self.heard[-self._newest :] if self._newest else ()))
+
 
 def fed(log: bytes, take: Callable[[dict[str, object]], None]) -> Words:
     """Give each JSON object of an output to ``take``, in order; the lines that are none come back."""
@@ -123,4 +134,5 @@ def fed(log: bytes, take: Callable[[dict[str, object]], None]) -> Words:
             words.hear(line)
         else:
             take(found)
+            words.passed()
     return words

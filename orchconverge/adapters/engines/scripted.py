@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,10 +34,16 @@ class Scripted:
         return sys.executable
 
     def launch(self, brief: Brief, settings: Settings) -> Launch:
-        """The player on the script, told which branch, attempt and approach this is. Raises `Refused`."""
-        told = (f"--branch={brief.branch}", f"--attempt={brief.attempt}", f"--approach={brief.approach}")
+        """The player on the script, told which branch, attempt and approach this is, or which judge. Raises `Refused`."""
+        script = self.script(settings)
+        if brief.judge and not _answers(script, brief.judge):
+            raise Refused(
+                f"the script has no mind that answers {brief.judge}", hint='add one with "match": {"judge": …}'
+            )
+        mind = (f"--branch={brief.branch}", f"--attempt={brief.attempt}", f"--approach={brief.approach}")
+        told = (f"--judge={brief.judge}", f"--attempt={brief.attempt}") if brief.judge else mind
         return Launch(
-            argv=(sys.executable, "-I", "-S", str(PLAYER), f"--script={self.script(settings)}", *told),
+            argv=(sys.executable, "-I", "-S", str(PLAYER), f"--script={script}", *told),
             env={"ORCHCONVERGE_REPORT": str(brief.report_path)},
         )
 
@@ -65,6 +72,16 @@ class Scripted:
             else:
                 said = text(line.decode("utf-8", "replace")) or said
         return Outcome(usage=usage, limit=limit, summary=said)
+
+
+def _answers(script: Path, judge: str) -> bool:
+    """Whether a script has a mind for that judge. What cannot be read the player explains."""
+    try:
+        minds = json.loads(script.read_bytes())["minds"]
+        named = [mind["match"].get("judge") for mind in minds if "match" in mind]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return True
+    return judge in named or any(isinstance(each, list) and judge in each for each in named)
 
 
 def _sum(usage: Usage, more: dict[str, object]) -> Usage:

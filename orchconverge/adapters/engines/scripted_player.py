@@ -1,10 +1,11 @@
 """Plays one mind of a script, in the current directory: the program behind the engine ``scripted``.
 
-    python -I -S scripted_player.py --script=FILE [--branch=B] [--attempt=N] [--approach=A]
+    python -I -S scripted_player.py --script=FILE [--branch=B] [--attempt=N] [--approach=A] [--judge=CRITERION]
 
 FILE is ``{"minds": […], "commits": true}``. With false none of them can commit, as in a sandbox, which it says first. A
 mind is ``{"match": {"branch": …, "approach": …, "attempt": N or [N, …]}, "acts": [ACT, …]}``. The first
-mind whose ``match`` fits is played, and one without ``match`` fits always. An ACT is one of
+mind whose ``match`` fits is played, and one without ``match`` fits always. A judge is one whose ``match`` names the
+criterion that it answers as ``"judge"``: it fits nothing else, and nothing else fits there. An ACT is one of
 
     {"write": {"path": P, "text": T}}   a file, its folders made; paths stay inside the current directory
     {"delete": P}                       a file; one that is not there is said, and no error
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 UNPLAYABLE, OUTSIDE, UNDONE = 64, 65, 1
-TOLD = ("--script", "--branch", "--attempt", "--approach")
+TOLD = ("--script", "--branch", "--attempt", "--approach", "--judge")
 
 
 class Stop(Exception):
@@ -104,8 +105,8 @@ def load(path: str) -> tuple[list[dict[str, Any]], bool]:
         known = isinstance(mind, dict) and set(mind) <= {"match", "acts"} and isinstance(mind.get("acts"), list)
         check(known, f'mind {number} is not {{"match": …, "acts": […]}}')
         match = mind.setdefault("match", {})
-        known = isinstance(match, dict) and set(match) <= {"branch", "approach", "attempt"}
-        check(known, f"mind {number} can match branch, approach and attempt")
+        known = isinstance(match, dict) and set(match) <= {"branch", "approach", "attempt", "judge"}
+        check(known, f"mind {number} can match branch, approach, attempt and judge")
         for act in mind["acts"]:
             known = isinstance(act, dict) and len(act) == 1 and next(iter(act)) in SHAPES
             check(known, f"mind {number} has an act that is none of {', '.join(SHAPES)}: {json.dumps(act)[:200]}")
@@ -117,7 +118,9 @@ def load(path: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def fits(match: dict[str, Any], told: dict[str, str]) -> bool:
-    """Say whether all that ``match`` names is so."""
+    """Say whether all that ``match`` names is so; a judge's is for judges alone."""
+    if ("judge" in match) != ("--judge" in told):
+        return False
     for name, wanted in match.items():
         among = wanted if isinstance(wanted, list) else [wanted]
         if told.get(f"--{name}", "") not in map(str, among):
