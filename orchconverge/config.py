@@ -11,94 +11,28 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
 )
 
+from orchconverge.core.comments import BOTS
 from orchconverge.errors import Refused
+from orchconverge.fields import Amount, Chain, Count, Line, Lines, Text, Variables, chained, listed
 from orchconverge.whereabouts import Places, Repository, SettingsFile, places, settings_files
 
 PREFIX = "ORCHCONVERGE_"
-STEPS: dict[str, str] = {
-    "push": "pushl",
-    "pushl": "pushl",
-    "review": "reviewdeep",
-    "reviewdeep": "reviewdeep",
-    "copilot": "copilot",
-    "report": "report",
-}
-"""What may be written in ``final`` -> the step it means, in the order in which steps run."""
-
-PERSONAL = frozenset({"permissions"})
+PERSONAL = frozenset({"permissions", "forge", "bots"})
 """Settings that a repository may not choose for whoever clones it."""
 WITH_CONSENT = ("setup", "allow", "env")
 """Settings that run or open something: shown once and consented to when a repository's own file holds them."""
 _MINDS_OWN = frozenset({"report"})
 """Not read from the environment: `ORCHCONVERGE_REPORT` is where a mind writes its report."""
-
-
-def _no_truth(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("a number is needed, not true or false")
-    return value
-
-
-def _no_nul(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("a NUL byte cannot be part of it")
-    return value
-
-
-def _listed(value: object) -> object:
-    """A list from an environment variable or a flag: JSON if it begins like it, else separated by commas."""
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"it begins like a JSON list and is none: {error}") from error
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _chain(value: object) -> object:
-    words = _listed(value)
-    return _steps(words) if isinstance(words, list | tuple) else words
-
-
-def _steps(words: object) -> tuple[str, ...]:
-    """Words of the final chain -> its steps in order; ``report`` always comes last, unless there is nothing at all."""
-    asked = list(words) if isinstance(words, Iterable) else []
-    if asked == ["none"]:
-        return ()
-    for word in asked:
-        if not isinstance(word, str) or word not in STEPS:
-            raise ValueError(f"{word!r} is no step; write none, or any of {', '.join(STEPS)}")
-    meant = {STEPS[word] for word in asked} | {"report"}
-    return tuple(step for step in dict.fromkeys(STEPS.values()) if step in meant)
-
-
-Text = Annotated[str, AfterValidator(_no_nul)]
-Count = Annotated[int, BeforeValidator(_no_truth)]
-Amount = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
-Line = Annotated[str, Field(pattern=r"\S"), AfterValidator(_no_nul)]
-Lines = Annotated[tuple[Line, ...], NoDecode, BeforeValidator(_listed)]
-Variables = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...], NoDecode, BeforeValidator(_listed)
-]
-Chain = Annotated[
-    tuple[str, ...],
-    NoDecode,
-    BeforeValidator(_chain),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"enum": ["none", *STEPS]}}]}),
-]
 
 
 class Tmux(BaseModel):
@@ -108,6 +42,29 @@ class Tmux(BaseModel):
 
     socket: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,39}$")] = Field(
         default="orchconverge", description="Name of the server's socket, as in `tmux -L NAME`."
+    )
+
+
+class Convergence(BaseModel):
+    """When motion without closing is constrained, and when it is denied: the budget of one work frontier."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    targets: Count = Field(default=8, ge=1, le=64, description="New things that may be looked at before one closes.")
+    rereads: Count = Field(default=3, ge=1, le=64, description="Known things that may be looked at again.")
+    refusals: Count = Field(default=3, ge=0, le=1000, description="Refusals that are given; the next one is a denial.")
+    compactions: Count = Field(
+        default=1, ge=0, le=1000, description="How often a compacted or new context begins the budget again."
+    )
+    mutations: Count = Field(
+        default=24, ge=0, le=1000, description="Changes that count and begin it again while a check stays red."
+    )
+    strays: Count = Field(
+        default=3, ge=1, le=1000, description="Changes beside the goal; at a declared stage so many make it void."
+    )
+    runs: Count = Field(default=24, ge=1, le=64, description="Commands that neither look nor check.")
+    inside: Count = Field(
+        default=4, ge=1, le=100, description="How many times as much of looking and running one running mind may do."
     )
 
 
@@ -165,6 +122,16 @@ class Config(BaseSettings):
     remote: Annotated[str, Field(pattern=r"^[^\s\x00-][^\s\x00]*$")] = Field(
         default="origin", description="Remote to push to."
     )
+    forge: Text = Field(
+        default="",
+        description="Where pull requests are. Empty: what the remote's URL means; `local`: a record in the state directory; "
+        "else the API address of a GitHub repository, `https://HOST/api/v3/repos/OWNER/NAME`. Not taken from a repository.",
+    )
+    bots: Lines = Field(
+        default=BOTS,
+        description="Review bots whose comments `copilot` works on, beside members, by account name. Not taken from a "
+        "repository.",
+    )
     final: Chain = Field(
         default=("pushl", "reviewdeep", "copilot", "report"),
         description="Steps after success or a limit: none, or any of push, review, copilot. A report ends them.",
@@ -189,6 +156,7 @@ class Config(BaseSettings):
         description="Where the ledger lies. Nothing: `orchconverge` in the repository's common git directory.",
     )
     tmux: Tmux = Field(default=Tmux(socket="orchconverge"), description="Our own tmux server.")
+    convergence: Convergence = Field(default=Convergence(), description="The budget of one work frontier.")
     memory_floor_bytes: Count = Field(
         default=512 << 20, ge=0, description="No mind is started with less memory free. 0: not looked at."
     )
@@ -214,6 +182,10 @@ class Config(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what is passed in: `load` layers the sources itself, so that a problem can be traced to its own."""
         return (init_settings,)
+
+
+_TABLES: dict[str, type[BaseModel]] = {"tmux": Tmux, "convergence": Convergence}
+"""Settings that are a table -> what may be in it."""
 
 
 class Asked(NamedTuple):
@@ -264,6 +236,7 @@ def load(repo: Repository, *, flags: Mapping[str, Any] | None = None) -> Loaded:
             if key not in merged:
                 merged[key], source[key] = value, layer
             elif isinstance(value, Mapping) and isinstance(merged[key], Mapping):
+                source.update((f"{key}.{inner}", layer) for inner in value if inner not in merged[key])
                 merged[key] = {**value, **merged[key]}
     try:
         config = Config(**merged)
@@ -285,7 +258,7 @@ def without_files(repo: Repository) -> Loaded:
 def steps(words: str | Iterable[str]) -> tuple[str, ...]:
     """The final chain that ``--final`` means, e.g. ``push,review``. Raises `Refused`."""
     try:
-        return _steps(_listed(words))
+        return chained(listed(words))
     except ValueError as error:
         raise Refused(f"--final: {error}", hint="write e.g. --final push,review or --final none") from error
 
@@ -315,9 +288,10 @@ def digest(*parts: str) -> str:
 
 def _from_file(file: SettingsFile) -> dict[str, Any]:
     refuse_unknown(file.table, Config.model_fields, file.name)
-    tmux = file.table.get("tmux")
-    if isinstance(tmux, dict):
-        refuse_unknown(tmux, Tmux.model_fields, f"[tmux] of {file.name}")
+    for name, part in _TABLES.items():
+        table = file.table.get(name)
+        if isinstance(table, dict):
+            refuse_unknown(table, part.model_fields, f"[{name}] of {file.name}")
     if file.from_repository:
         for key in sorted(PERSONAL & set(file.table)):
             raise Refused(
@@ -330,7 +304,8 @@ def _from_file(file: SettingsFile) -> dict[str, Any]:
 def _environment() -> dict[str, Any]:
     import os
 
-    known = {f"{PREFIX}{name}".upper() for name in Config.model_fields} | {f"{PREFIX}TMUX_SOCKET"}
+    known = {f"{PREFIX}{name}".upper() for name in Config.model_fields}
+    known |= {f"{PREFIX}{name}_{key}".upper() for name, part in _TABLES.items() for key in part.model_fields}
     known -= {f"{PREFIX}{name}".upper() for name in _MINDS_OWN}
     for name, value in os.environ.items():
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
@@ -339,7 +314,9 @@ def _environment() -> dict[str, Any]:
     try:
         found = EnvSettingsSource(Config)()
     except SettingsError as error:
-        raise Refused(f"{PREFIX}TMUX cannot be read", hint=f"set {PREFIX}TMUX_SOCKET alone") from error
+        name = "convergence" if "convergence" in str(error) else "tmux"
+        one = f"{PREFIX}{name}_{next(iter(_TABLES[name].model_fields))}".upper()
+        raise Refused(f"{PREFIX}{name.upper()} cannot be read", hint=f"set {one} alone") from error
     return {key: value for key, value in found.items() if key not in _MINDS_OWN}
 
 
@@ -347,10 +324,13 @@ def _refused(error: ValidationError, source: Mapping[str, _Layer]) -> Refused:
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     key = path[0] if path else ""
+    table = _TABLES.get(key) if path[1:] else None
+    layer = source.get(".".join(path[:2]), source.get(key))
     if first["type"] == "extra_forbidden":
-        refuse_unknown({path[-1]: None}, Config.model_fields, "the command line")
-    where = source[key].call(".".join(path)) if key in source else key
-    field = Config.model_fields.get(key)
+        place = layer.call(key) if table and layer else "the command line"
+        refuse_unknown({path[-1]: None}, (table or Config).model_fields, place)
+    where = layer.call(".".join(path)) if layer is not None else key
+    field = table.model_fields.get(path[1]) if table else Config.model_fields.get(key)
     return Refused(f"{where}: {said(first)}", hint=(field.description or "") if field else "")
 
 

@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from orchconverge.config import Amount, Count, Line, Text, refuse_unknown, said
-from orchconverge.core.target import Budget, Criterion, Kind, Termination, slug, termination_from
+from orchconverge.adapters.stages import Inside, StagePart, stage_at
+from orchconverge.config import refuse_unknown, said
+from orchconverge.core.frontiers import KEPT
+from orchconverge.core.judging import drafted
+from orchconverge.core.target import Budget, Criterion, Kind, Stage, Termination, once, slug, termination_from
 from orchconverge.errors import Refused
+from orchconverge.fields import Amount, Count, Line, Text
 from orchconverge.whereabouts import read_regular, toml
 
 MOST_BYTES = 1 << 20
@@ -21,6 +34,7 @@ _EXAMPLES = {
     "title": 'add title = "a short name"',
     "macrostate": 'add macrostate = "what is true of the world when it is done"',
     "criteria": 'add [[criteria]] with name = "done" and command = "./check.sh"',
+    "stages": 'write [[stages]] with name = "plan" and output = "docs/plan.md", or with command = "commands/plan.md"',
     "name": 'add name = "done" to that [[criteria]]',
     "termination": _STOP,
     "until": 'write it with its zone: until = "2030-01-31T18:00:00Z"',
@@ -44,7 +58,8 @@ class CriterionPart(_Part):
     kind: Kind = "command"
     command: Text = Field(default="", description="Run by /bin/sh -c in the tree (kinds command and tests).")
     paths: tuple[Line, ...] = Field(default=(), description="Kind docs: paths that the work must have changed.")
-    text: Text = Field(default="", description="Kind judge: clauses that another engine answers on the diff.")
+    text: Text = Field(default="", description="Kind judge: what must be true, a clause a line, bullet or sentence.")
+    clauses: tuple[Line, ...] = Field(default=(), description="Kind judge: its clauses, in place of those of its text.")
     required: bool = True
     stage: Literal["loop", "chain"] = "loop"
     deadline: Amount = Field(default=600.0, gt=0, le=86_400, description="Seconds.")
@@ -68,6 +83,37 @@ class BudgetPart(_Part):
     minds: Count | None = Field(default=None, gt=0, description="Minds started, retries included.")
 
 
+class DeclaredStage(_Part):
+    """One [[stages]]: what it is called, reads and writes; or the command in the repository that declares all of it."""
+
+    name: Line | None = None
+    inputs: Annotated[tuple[Inside, ...], Field(max_length=KEPT)] = ()
+    output: Inside | None = None
+    aliases: Annotated[dict[str, Inside], Field(max_length=KEPT)] = Field(
+        default={}, description="Other names of its paths: name -> path."
+    )
+    command: Inside | None = Field(
+        default=None, description="A Markdown file with front matter, e.g. commands/plan.md."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DeclaredStage:
+        itself = self.name or self.output or self.inputs or self.aliases
+        if self.command is not None and itself:
+            raise ValueError("a command declares all of its stage itself")
+        if self.command is None and (self.name is None or self.output is None):
+            raise ValueError("a name and an output are needed, or a command")
+        return self
+
+    def stage(self, root: Path) -> Stage:
+        """The declaration as the core knows it; that of a command is read below ``root``. Raises `Refused`."""
+        if self.command is not None:
+            return stage_at(root, self.command)
+        assert self.name is not None
+        assert self.output is not None
+        return StagePart(inputs=self.inputs, output=self.output, aliases=self.aliases).stage(self.name)
+
+
 class TargetFile(_Part):
     """A written target. Everything but title, macrostate, termination and criteria has a default."""
 
@@ -88,6 +134,9 @@ class TargetFile(_Part):
     approaches: tuple[Line, ...] = ()
     may_change: tuple[Line, ...] = Field(
         default=(), description="Globs (`**`: any depth) that a candidate may change unflagged."
+    )
+    stages: Annotated[tuple[DeclaredStage, ...], Field(max_length=KEPT)] = Field(
+        default=(), description="What is made one after the other, each from its inputs."
     )
 
     @field_validator("termination", mode="before")
@@ -114,20 +163,22 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     lock: Literal["auto", "person"] | None
     approaches: tuple[str, ...]
     may_change: tuple[str, ...]
+    stages: tuple[Stage, ...] = ()
 
 
-def load_target_file(path: Path, *, found: Sequence[Criterion] = ()) -> Written:
+def load_target_file(path: Path, *, root: Path, found: Sequence[Criterion] = ()) -> Written:
     """Read a target file. ``found`` are the repository's own criteria: a ``kind = "tests"`` without a command is taken from them.
 
-    Raises `Refused` with what to add or mend; a problem at a time.
+    ``root`` is the top of the repository, below which commands that declare stages lie. Raises `Refused` with what to add
+    or mend; a problem at a time.
     """
     data = read_regular(path, most_bytes=MOST_BYTES)
     if data is None:
         raise Refused(f"there is no {path}", hint="give the path of a target file, or a goal in words")
-    return written(toml(data, path.name), path.name, found=found)
+    return written(toml(data, path.name), path.name, root=root, found=found)
 
 
-def written(table: dict[str, Any], name: str, *, found: Sequence[Criterion] = ()) -> Written:
+def written(table: dict[str, Any], name: str, *, root: Path, found: Sequence[Criterion] = ()) -> Written:
     """Check a target's table; ``name`` is what its file is called in messages. Raises `Refused`."""
     _unknown(table, name)
     if "termination" not in table:
@@ -137,12 +188,12 @@ def written(table: dict[str, Any], name: str, *, found: Sequence[Criterion] = ()
     except ValidationError as error:
         raise _refused(error, name) from error
     try:
-        return _written(file, found)
+        return _written(file, root, found)
     except ValueError as error:
         raise Refused(f"{name}: {error}", hint=_hint(str(error))) from error
 
 
-def _written(file: TargetFile, found: Sequence[Criterion]) -> Written:
+def _written(file: TargetFile, root: Path, found: Sequence[Criterion]) -> Written:
     assert isinstance(file.termination, TerminationPart)
     termination = Termination(
         attempts=file.termination.attempts,
@@ -156,6 +207,8 @@ def _written(file: TargetFile, found: Sequence[Criterion]) -> Written:
         raise ValueError(f"two criteria are called {twice[0]}")
     if not any(criterion.in_loop and not criterion.condition for criterion in criteria):
         raise ValueError("nothing can be gained: no criterion but conditions and those of the final chain")
+    stages = tuple(part.stage(root) for part in file.stages)
+    once(stages)
     return Written(
         basin=file.id or slug(file.title),
         title=file.title,
@@ -167,6 +220,7 @@ def _written(file: TargetFile, found: Sequence[Criterion]) -> Written:
         lock=file.lock,
         approaches=file.approaches,
         may_change=file.may_change,
+        stages=stages,
     )
 
 
@@ -177,9 +231,13 @@ def _criterion(part: CriterionPart, found: Sequence[Criterion]) -> Criterion:
         if own is None:
             raise ValueError(f"criterion {part.name} has no command, and nothing here says how tests are run")
         fields["command"] = own.command
-    if part.kind == "judge":
-        raise ValueError(f"criterion {part.name}: judging by an engine is not in this version")
-    return Criterion(**fields)
+    if part.kind != "judge":
+        if part.clauses:
+            raise ValueError(f"criterion {part.name} has clauses, and is no judge")
+        return Criterion(**fields)
+    if part.stage != "loop":
+        raise ValueError(f"criterion {part.name} would be judged by nobody: a judge answers in the loop")
+    return drafted(Criterion(**fields | {"text": part.text if part.text.strip() else "\n".join(part.clauses)}))
 
 
 def _unknown(table: dict[str, Any], name: str) -> None:
@@ -188,16 +246,19 @@ def _unknown(table: dict[str, Any], name: str) -> None:
         value = table.get(key)
         if isinstance(value, dict):
             refuse_unknown(value, part.model_fields, f"{key} of {name}")
-    criteria = table.get("criteria")
-    for criterion in criteria if isinstance(criteria, list) else ():
-        if isinstance(criterion, dict):
-            refuse_unknown(criterion, CriterionPart.model_fields, f"[[criteria]] of {name}")
+    for key, fields in (("criteria", CriterionPart.model_fields), ("stages", DeclaredStage.model_fields)):
+        listed = table.get(key)
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict):
+                refuse_unknown(item, fields, f"[[{key}]] of {name}")
 
 
 def _refused(error: ValidationError, name: str) -> Refused:
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"] if part not in ("TerminationPart", "str")]
     key = next((part for part in reversed(path) if part in _EXAMPLES), path[-1] if path else "")
+    if path[:1] == ["stages"]:
+        return Refused(f"{'.'.join(path)} in {name}: {said(first)}", hint=_EXAMPLES["stages"])
     if first["type"] == "missing" and path[:1] == ["criteria"] and len(path) > 1:
         return Refused(f"{name}: criterion {int(path[1]) + 1} has no {path[-1]}", hint=_EXAMPLES.get(key, ""))
     if first["type"] == "missing":
@@ -212,8 +273,12 @@ def _hint(problem: str) -> str:
         return _EXAMPLES["criteria"]
     if "no command" in problem:
         return 'add command = "..." to it, or another kind'
-    if "judging" in problem:
-        return 'write kind = "command" and command = "./check.sh" for it'
+    if "no text" in problem or "no clause" in problem:
+        return 'add text = "what must be true" to it'
+    if "at most" in problem:
+        return "write fewer, or several targets: so many are not one thing"
+    if "stages" in problem:
+        return "give each another name"
     if "no paths" in problem:
         return 'add paths = ["README.md"] to it'
     return "mend it there"

@@ -12,7 +12,7 @@ Each method moves the clock by what it says; nothing here decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from typing import Any
@@ -22,8 +22,10 @@ from msgspec.structs import replace
 from orchconverge.core import events as e
 from orchconverge.core.reducer import Fold
 from orchconverge.core.state import Basin, State
+from orchconverge.core.strategy import place
 from orchconverge.core.target import Budget, Criterion, Sha, Termination
 from orchconverge.core.values import (
+    Calls,
     ControllerId,
     Decision,
     Evidence,
@@ -39,6 +41,7 @@ from orchconverge.core.values import (
     Writer,
 )
 
+NO_CALLS = Calls()
 START = datetime(2026, 11, 29, 14, 0, 0, tzinfo=UTC)
 SESSION = "convergence-auth-branch-1692441600"
 CHECKOUT = "/home/somebody/shop"
@@ -191,7 +194,8 @@ class Story:
         worktree: str = "/home/somebody/.local/share/orchconverge/shop-0a/trees/m-1f",
     ) -> Story:
         """An attempt starts and its minds search."""
-        here = self.basin(basin)
+        here, run = self.basin(basin), self.basin(basin).running
+        assert run is not None
         number = here.attempts + 1
         self.tell(
             e.AttemptStarted(
@@ -216,7 +220,7 @@ class Story:
                     worktree=worktree,
                     base=sha("base"),
                     engine=engine,
-                    place="fresh",
+                    place=place(self.basin(basin), run),
                 )
             )
             if searching:
@@ -224,13 +228,28 @@ class Story:
                 self.tell(e.BranchSearching(basin=basin, branch=branch, session=f"mind-{branch}", process=process))
         return self
 
-    def ended(self, branch: str, *, seconds: float = 600.0, exit: int = 0, usd: float | None = 0.5) -> Story:
+    def ended(
+        self,
+        branch: str,
+        *,
+        seconds: float = 600.0,
+        exit: int = 0,
+        usd: float | None = 0.5,
+        calls: Calls = NO_CALLS,
+    ) -> Story:
         """A mind ends."""
         basin = branch.split(".")[0]
         usage = Usage(inputTokens=30_000, outputTokens=1_000, usd=usd, source="reported")
         return self.tell(
             e.BranchEnded(
-                basin=basin, branch=branch, reason="exited", seconds=seconds, head=sha(branch), exit=exit, usage=usage
+                basin=basin,
+                branch=branch,
+                reason="exited",
+                seconds=seconds,
+                head=sha(branch),
+                exit=exit,
+                usage=usage,
+                calls=calls,
             )
         )
 
@@ -291,8 +310,10 @@ class Story:
         text: str = "",
         decision: Decision = "IN_PROGRESS",
         charged: bool = True,
+        passes: bool = False,
+        work: Mapping[str, Any] = {},
     ) -> Story:
-        """The running attempt ends."""
+        """The running attempt ends; ``work`` is its record of work convergence."""
         here, held = self.basin(basin), set(met)
         assert here.attempt is not None
         tip = here.tip.head if here.tip is not None else sha("none")
@@ -310,6 +331,8 @@ class Story:
                 progress=100 * len(held.intersection(required)) // len(required),
                 decision=decision,
                 text=text,
+                workConvergence=dict(work),
+                passes=passes,
             )
         )
 
@@ -324,6 +347,7 @@ class Story:
         decision: Decision = "IN_PROGRESS",
         failure: str = "committed nothing, though it ended by itself",
         verdict: str = "",
+        passes: bool = False,
         **how: Any,
     ) -> Story:
         """A whole attempt of one mind: grafted if it brought something, else no candidate."""
@@ -335,7 +359,7 @@ class Story:
             self.candidate(branch, met=held, residue=[f"learned by {branch}"]).graft(branch, met=held)
         else:
             self.failed(branch, failure, verdict=verdict)
-        return self.judge(basin, met=held, result=result, text=text, decision=decision)
+        return self.judge(basin, met=held, result=result, text=text, decision=decision, passes=passes)
 
     # --- waiting and the end -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Reads what a stage declares: `inputs`, `output` and `aliases`, in the front matter of a command or in a target file."""
+"""Reads what a stage declares: `inputs`, `output` and `aliases`, in the front matter of a command or in a target file.
+
+A command is a Markdown file of the repository. It is read as data: nothing in it is run or told to anybody here.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from orchconverge.core.frontiers import KEPT, Stage
+from orchconverge.core.frontiers import KEPT
+from orchconverge.core.target import Stage
 from orchconverge.errors import Refused
 from orchconverge.whereabouts import read_regular
 
 MOST_BYTES = 256 << 10
 _EXAMPLE = "write e.g. `inputs: [docs/spec.md]` and `output: docs/plan.md`"
+COMMANDS = ("commands", ".claude/commands")
+"""Where in a repository a slash command is looked for, in this order; ``/a:b`` is ``b.md`` in the folder ``a`` there."""
+_SLASH = re.compile(r"\s*/([A-Za-z0-9][\w.-]*(?::[A-Za-z0-9][\w.-]*)*)(?:\s|$)")
 _KEY = re.compile(r"(inputs|output|aliases):(?:\s+(.*))?$")
 _PAIR = re.compile(r"(\"[^\"]*\"|'[^']*'|[^\s:'\"][^:]*?)\s*:\s+(.+)$")
 
@@ -46,6 +53,31 @@ class StagePart(BaseModel):
         return Stage(name=name, inputs=self.inputs, output=self.output, aliases=dict(self.aliases))
 
 
+def stages_of_goal(root: Path, goal: str) -> tuple[Stage, ...]:
+    """The stage, if any, of the slash command that a goal begins with, by the first file of that name below ``root``.
+
+    Raises as `read_stage`.
+    """
+    command = _SLASH.match(goal)
+    files = [root / folder / f"{command[1].replace(':', '/')}.md" for folder in COMMANDS] if command else []
+    declared = next((read_stage(file) for file in files if file.is_file()), None)
+    return (declared,) if declared is not None else ()
+
+
+def stage_at(root: Path, path: str) -> Stage:
+    """The stage that the command at ``path`` below ``root`` declares. Raises `Refused` also where it declares none."""
+    try:
+        inside = _inside(path)
+    except ValueError as error:
+        raise Refused(f"{path}: {error}", hint="write e.g. commands/plan.md") from error
+    if not (root / inside).exists():
+        raise Refused(f"there is no {inside} in this repository", hint="name a command in it, e.g. commands/plan.md")
+    found = read_stage(root / inside)
+    if found is None:
+        raise Refused(f"{inside} declares no stage", hint=f"in its front matter {_EXAMPLE}")
+    return found
+
+
 def read_stage(file: Path) -> Stage | None:
     """The stage that a Markdown file declares, called as the file; ``None`` if it is missing or declares none.
 
@@ -53,11 +85,6 @@ def read_stage(file: Path) -> Stage | None:
     """
     content = read_regular(file, most_bytes=MOST_BYTES)
     return None if content is None else stage_of(content.decode("utf-8", "replace"), file.stem)
-
-
-def read_stages(folder: Path) -> tuple[Stage, ...]:
-    """The stages that the ``*.md`` in a folder declare, by name. Raises as `read_stage`."""
-    return tuple(stage for file in sorted(folder.glob("*.md")) if (stage := read_stage(file)) is not None)
 
 
 def stage_of(text: str, name: str) -> Stage | None:

@@ -13,7 +13,7 @@ from orchconverge.app.world import World, mind_name
 from orchconverge.core import events as e
 from orchconverge.core.export import export
 from orchconverge.core.state import Basin, Branch, Question, State
-from orchconverge.core.target import Budget, Criterion, Target, Termination, validated
+from orchconverge.core.target import Budget, Criterion, Stage, Target, Termination, once, validated
 from orchconverge.core.values import Residue, storable
 from orchconverge.errors import Illegal, Refused
 from orchconverge.ports import Ledger
@@ -60,6 +60,7 @@ def amend(
     criteria: tuple[Criterion, ...] | None = None,
     termination: Termination | None = None,
     budget: Budget | None = None,
+    stages: tuple[Stage, ...] | None = None,
 ) -> Basin:
     """Change a target between attempts. Returns it as it was before. Raises `Refused` where it would make no sense."""
     if basin.phase != "open":
@@ -68,14 +69,19 @@ def amend(
         "criteria": criteria if criteria != basin.criteria else None,
         "termination": termination if termination != basin.termination else None,
         "budget": budget if budget != basin.budget else None,
+        "stages": stages if stages != basin.stages else None,
     }
-    if not any(changes.values()):
+    if all(change is None for change in changes.values()):
         raise Refused(
             f"that changes nothing of {basin.id}", hint="see orchconverge amend --help for what can be changed"
         )
     if criteria is not None:
         _gainable(basin, criteria)
         _not_under_way(basin, criteria)
+    try:
+        once(stages or ())
+    except ValueError as error:
+        raise Refused(str(error), hint="name each command once") from error
     _record(world, basin.id, replace(e.BasinAmended(basin=basin.id, why=why), **changes))
     return basin
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from orchconverge.app.world import World
 from orchconverge.core.events import BasinDeclared
-from orchconverge.core.target import Budget, Criterion, Sha, Target, Termination, slug, validated
-from orchconverge.core.values import Limits, Settings
+from orchconverge.core.target import Budget, Criterion, Sha, Stage, Target, Termination, slug, validated
+from orchconverge.core.values import Limits, Settings, Thresholds
 from orchconverge.errors import Illegal, Refused
 from orchconverge.ports import Checkout
 
@@ -26,11 +26,16 @@ ORCH = re.compile(
 )
 """The seed's `/orch "Autonomous convergence: <goal> with max-attempts=N max-hours=H interval=M in current directory"`."""
 NAMES_TRIED = 50
+NAMED = 12
+"""How many names a refusal lists."""
 TITLE = 80
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a person asked for, checked for form. Times in seconds; ``place`` ``None`` lets the target decide."""
+    """What a person asked for, checked for form. Times in seconds; ``place`` ``None`` lets the target decide.
+
+    ``parents`` are the basins whose residue and open questions it starts from.
+    """
 
     goal: str
     criteria: tuple[Criterion, ...]
@@ -67,6 +72,9 @@ class Request(Struct, frozen=True, kw_only=True):
     widen: str = "stall"
     harvest_tries: int = 12
     harvest_minutes: float = 10.0
+    thresholds: Thresholds = Thresholds()
+    stages: tuple[Stage, ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -113,15 +121,11 @@ def drafted(world: World, request: Request) -> Draft:
     goal = request.goal
     if not goal.strip():
         raise Refused("the goal is blank", hint='say what should be true when it is done: orchconverge "…"')
-    if not _storable(goal, *(c.command for c in request.criteria), *request.approaches):
+    if not _storable(goal, *(c.command + c.text for c in request.criteria), *request.approaches):
         raise Refused("what was given is not UTF-8", hint="iconv -t UTF-8 turns it into that; or use --goal-file")
     if "\0" in goal:
         raise Refused("the goal holds a NUL byte", hint="take it out; everything else is kept byte for byte")
-    judged = next((c.name for c in request.criteria if c.kind == "judge"), None)
-    if judged is not None:
-        raise Refused(
-            f"criterion {judged}: judging by an engine is not in this version", hint="add --criterion NAME=COMMAND"
-        )
+    _known(world, request.parents)
     title = request.title or _title(goal)
     name = request.basin or slug(title)
     target, new = _target(world, request, world.git.checkout(world.git.root), name)
@@ -130,6 +134,17 @@ def drafted(world: World, request: Request) -> Draft:
         raise Refused(f"there is no branch {target}", hint="git branch lists what there is; `--into` names one of them")
     _named_in_utf8(("the branch", target))
     return Draft(title=title, name=name, target=target, new=new, head=head)
+
+
+def _known(world: World, parents: Sequence[str]) -> None:
+    """Refuse to start from a pursuit that is not on the ledger."""
+    if parents:
+        world.ledger.catch_up()
+    known = tuple(world.ledger.state.basins)
+    for name in parents:
+        if name not in known:
+            there = ", ".join(known[: -NAMED - 1 : -1]) or "none yet"
+            raise Refused(f"there is no pursuit called {name} to start from", hint=f"there is: {there}")
 
 
 def settled(world: World, request: Request, draft: Draft, *, cwd: Path) -> Settings:
@@ -254,6 +269,7 @@ def _settings(
         widen=request.widen,
         harvestTries=request.harvest_tries,
         harvestMinutes=request.harvest_minutes,
+        thresholds=request.thresholds,
         base=base,
         onto=onto,
     )
@@ -321,6 +337,7 @@ def _fact(request: Request, *, basin: str, title: str, branch: str) -> BasinDecl
                 approaches=request.approaches,
                 lock=request.lock or "auto",
                 may_change=request.may_change,
+                stages=request.stages,
             )
         )
     except (ValueError, msgspec.ValidationError) as error:
@@ -342,6 +359,8 @@ def _fact(request: Request, *, basin: str, title: str, branch: str) -> BasinDecl
         approaches=target.approaches,
         lock=target.lock,
         mayChange=target.may_change,
+        stages=target.stages,
+        parents=tuple(dict.fromkeys(request.parents)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchconverge import bootstrap
+from orchconverge.core.views.target import stage
 from orchconverge.core.views.text import clean
 from orchconverge.errors import INTERRUPTED, Failed, OrchConvergeError, Refused
 
@@ -51,6 +52,8 @@ def launch(world: World, loaded: Loaded, declared: Declared, *, foreground: bool
     if declared.settings.place != "here":
         where = f"in worktrees of its own, for the branch {branch}"
     print(f"Works {where}. No sandbox: a mind can do what you can.")
+    for one in world.ledger.state.basins[declared.basin].stages:
+        print(f"Stage: {stage(one)}")
     return 0
 
 

@@ -52,6 +52,18 @@ def loop_options(function: F) -> F:
     return function
 
 
+def from_option(function: F) -> F:
+    """The option that names the pursuits that a goal starts from."""
+    said = "Start from what this pursuit learned and left open; may be repeated."
+    return click.option("--from", "parents", multiple=True, metavar="BASIN", help=said)(function)
+
+
+def widen_option(function: F) -> F:
+    """The option that says when attempts get more minds than they were asked for."""
+    said = "When attempts get more minds: on a stall (stall), by failures (f4), or always N."
+    return click.option("--widen", metavar="stall|f4|N", help=said)(function)
+
+
 @click.command()
 @click.argument("goal", required=False)
 @loop_options
@@ -69,7 +81,9 @@ def loop_options(function: F) -> F:
 @click.option("--approach", "approaches", multiple=True, help="One for each attempt, in order; may be repeated.")
 @click.option("--may-change", multiple=True, metavar="GLOB", help="Tests, CI or hooks that may be changed unflagged.")
 @click.option("--minds", type=click.IntRange(1), help="Minds of an attempt, side by side (1).")
+@widen_option
 @click.option("--lock", type=click.Choice(["auto", "person"]), help="Who admits what passed the gate (auto).")
+@from_option
 def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Start: write the goal down as a target, and drive it until its criteria hold or a limit is reached."""
     cwd = bootstrap.here()
@@ -84,6 +98,7 @@ def run(goal: str | None, foreground: bool, **given: Any) -> int:  # noqa: ANN40
         from orchconverge.app.start import declare
 
         declared = declare(world, request, cwd=cwd)
+        warn(request.criteria)
         return launch(world, loaded, declared, foreground=foreground, flags=_flags(given))
 
 
@@ -97,11 +112,9 @@ def resume(basin: str | None, foreground: bool, accepted: bool, **given: Any) ->
     loaded = bootstrap.load(cwd, _flags(given))
     consent(loaded)
     with bootstrap.world(cwd, loaded, drives=foreground) as world:
-        from orchconverge.app.control import named, unfinished
+        from orchconverge.app.control import free, named, unfinished
 
-        found = named(world, basin, verb="resume", wanted=unfinished)
-        if world.leases.held(f"lease/{found.id}"):
-            raise Refused(f"{found.id} runs already", hint=f"orchconverge status {found.id}")
+        found = free(world, named(world, basin, verb="resume", wanted=unfinished))
         world.panes.ready()
         declared = resumed(world, loaded, found, given)
         accept(world, found, accepted=accepted)
@@ -210,8 +223,16 @@ def goal_of(goal: str | None, path: str | None) -> tuple[str, dict[str, float]]:
 
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_minutes", "final", "lock")
+    names = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_minutes", "final", "lock", "widen")
     return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def warn(criteria: Sequence[Criterion]) -> None:
+    """Say on standard error where a target rests on a judge's word alone."""
+    from orchconverge.core.judging import warning
+
+    if said := warning(criteria):
+        click.echo(f"warning: {said}", err=True)
 
 
 def criteria_of(root: Path, texts: Sequence[str], *, add_found: bool) -> tuple[Criterion, ...]:
@@ -232,6 +253,7 @@ def _split(argv: str) -> tuple[str, ...]:
 
 
 def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> Request:
+    from orchconverge.adapters.stages import stages_of_goal
     from orchconverge.core.target import Budget
 
     return replace(
@@ -241,13 +263,15 @@ def _request(world: World, config: Config, goal: str, given: dict[str, Any]) -> 
         into=given["into"],
         may_change=(*given["may_change"], *config.may_change),
         budget=Budget(usd=given["usd"], tokens=given["tokens"]),
+        stages=stages_of_goal(world.git.root, goal),
+        parents=given["parents"],
     )
 
 
 def request_of(config: Config, given: dict[str, Any]) -> Request:
     """How a run is to be made, by what was typed and the settings; what it is for is left open. Raises `Refused`."""
     from orchconverge.app.start import Request
-    from orchconverge.core.values import Settings
+    from orchconverge.core.values import Settings, Thresholds
 
     argv = _split(given["argv"]) if given["argv"] else ()
     place: Literal["here", "fresh"] | None = given["place"]
@@ -298,6 +322,7 @@ def request_of(config: Config, given: dict[str, Any]) -> Request:
         widen=config.widen,
         harvest_tries=config.harvest_tries,
         harvest_minutes=config.harvest_minutes,
+        thresholds=Thresholds(**config.convergence.model_dump()),
     )
 
 

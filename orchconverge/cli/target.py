@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from orchconverge import bootstrap
 from orchconverge.cli.records import opened, said
-from orchconverge.cli.run import criteria_of, goal_of
+from orchconverge.cli.run import criteria_of, from_option, goal_of, warn
 from orchconverge.core.views import target as view
 from orchconverge.errors import Refused
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchconverge.app.start import Request
     from orchconverge.config import Config
     from orchconverge.core.state import Basin
-    from orchconverge.core.target import Criterion, Termination
+    from orchconverge.core.target import Criterion, Stage, Termination
 
 IN_THE_FILE = ("criteria", "add_found")
 """What a target file says for itself: given beside one, it could only contradict it."""
@@ -65,6 +65,7 @@ def target_options(function: Any) -> Any:  # noqa: ANN401 - click's own values
 @click.command()
 @click.argument("goal", required=False)
 @target_options
+@from_option
 def declare(goal: str | None, file: Path | None, as_json: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
     """Write a target down and start nothing: say what was understood, and what to type next."""
     from orchconverge.app.start import drafted, write_down
@@ -89,6 +90,7 @@ def declare(goal: str | None, file: Path | None, as_json: bool, **given: Any) ->
         request = typed(world.git.root, loaded.config, given, cwd / file if file is not None else None)
         basin, _ = write_down(world, request, drafted(world, request))
         shown = world.ledger.state.basins[basin]
+    warn(shown.criteria)
     following = f"orchconverge open {shown.id} --minds {OPENED_WITH}"
     if as_json:
         document = view.document(shown) | {"next": following}
@@ -99,6 +101,7 @@ def declare(goal: str | None, file: Path | None, as_json: bool, **given: Any) ->
 
 
 def _typed(root: Path, config: Config, given: dict[str, Any], _: Path | None) -> Request:
+    from orchconverge.adapters.stages import stages_of_goal
     from orchconverge.app.start import Request
     from orchconverge.core.target import Budget
 
@@ -113,6 +116,8 @@ def _typed(root: Path, config: Config, given: dict[str, Any], _: Path | None) ->
         budget=Budget(usd=given["usd"], tokens=given["tokens"]),
         lock=config.lock or "person",
         remote=config.remote,
+        stages=stages_of_goal(root, given["goal"]),
+        parents=given["parents"],
     )
 
 
@@ -123,7 +128,7 @@ def _from_file(root: Path, config: Config, given: dict[str, Any], file: Path | N
     from orchconverge.target_file import load_target_file
 
     assert file is not None
-    found = load_target_file(file, found=finder.found(root))
+    found = load_target_file(file, root=root, found=finder.found(root))
     limits = _limited(found.termination, given)
     return Request(
         goal=found.macrostate,
@@ -140,6 +145,8 @@ def _from_file(root: Path, config: Config, given: dict[str, Any], file: Path | N
         budget=replace(found.budget, **{name: given[name] for name in ("usd", "tokens") if given[name] is not None}),
         lock=given["lock"] or found.lock or config.lock or "person",
         remote=config.remote,
+        stages=found.stages,
+        parents=given["parents"],
     )
 
 
@@ -170,8 +177,26 @@ def _limited(termination: Termination, given: dict[str, Any]) -> Termination:
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts at most. 0: no limit.")
 @click.option("--max-hours", type=click.FloatRange(0), help="Hours of active time at most. 0: no limit.")
 @click.option("--usd", type=click.FloatRange(0, min_open=True), help="Dollars at most.")
-def amend(basin: str, why: str | None, criteria: tuple[str, ...], added: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 - click's own values
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    metavar="FILE",
+    help="A command that declares a stage, e.g. commands/plan.md: these instead of its stages.",
+)
+@click.option("--no-stages", is_flag=True, help="Take its stages away.")
+def amend(
+    basin: str,
+    why: str | None,
+    criteria: tuple[str, ...],
+    added: tuple[str, ...],
+    stages: tuple[str, ...],
+    no_stages: bool,
+    **given: Any,  # noqa: ANN401 - click's own values
+) -> int:
     """Change a written target between attempts, and say the difference."""
+    if stages and no_stages:
+        raise Refused("--stage and --no-stages were both given", hint="give one of them")
     from orchconverge.app.control import named
     from orchconverge.app.records import amend as amend_basin
 
@@ -181,8 +206,10 @@ def amend(basin: str, why: str | None, criteria: tuple[str, ...], added: tuple[s
         wanted = _amended(world.git.root, found, criteria, added)
         spend = found.budget if given["usd"] is None else replace(found.budget, usd=given["usd"])
         limits = _limited(found.termination, given)
-        before = amend_basin(world, found, why=reason, criteria=wanted, termination=limits, budget=spend)
+        typed = () if no_stages else _stages(world.git.root, stages)
+        before = amend_basin(world, found, why=reason, criteria=wanted, termination=limits, budget=spend, stages=typed)
         after = world.ledger.state.basins[found.id]
+    warn(after.criteria)
     print(f"{after.id} is amended:")
     for line in view.difference(before, after):
         print(f"  {line}")
@@ -200,6 +227,12 @@ def _amended(root: Path, basin: Basin, texts: tuple[str, ...], added: tuple[str,
         names = {c.name for c in typed}
         kept = (*typed, *(c for c in basin.criteria if c.condition and c.name not in names))
     return (*kept, *(finder.criterion_from(text, found) for text in added))
+
+
+def _stages(root: Path, paths: tuple[str, ...]) -> tuple[Stage, ...] | None:
+    from orchconverge.adapters.stages import stage_at
+
+    return tuple(stage_at(root, path) for path in paths) or None
 
 
 def _follows(before: Basin, after: Basin, given: dict[str, Any]) -> str:

@@ -9,6 +9,9 @@ from orchconverge.core.standing import phase
 from orchconverge.core.state import Basin, Past, State
 from orchconverge.core.views.text import iso
 
+FLAT = ("work_convergence_", "authoring_")
+"""How the keys of the newest record of work convergence begin, which stand flat in the document once there is one."""
+
 
 def export(state: State, basin_id: str, *, seq: int) -> dict[str, Any]:
     """The document of one basin after line ``seq``. Raises `KeyError` for a basin that is not declared.
@@ -18,6 +21,7 @@ def export(state: State, basin_id: str, *, seq: int) -> dict[str, Any]:
     basin = state.basins[basin_id]
     most = limits(basin)
     found = results(basin)
+    converging = {key: value for key, value in basin.convergence.items() if key.startswith(FLAT)}
     return {
         "goal": basin.goal,
         "start_time": iso(basin.declared),
@@ -32,11 +36,12 @@ def export(state: State, basin_id: str, *, seq: int) -> dict[str, Any]:
         "status": phase(state, basin, lease=True),
         "basin": basin.id,
         "seq": seq,
+        **converging,
     }
 
 
 def _logged(past: Past) -> dict[str, Any]:
-    return {
+    logged = {
         "attempt": past.number,
         "timestamp": iso(past.started),
         "result": past.result,
@@ -48,6 +53,7 @@ def _logged(past: Past) -> dict[str, Any]:
         "engine": past.engine,
         "charged": past.charged,
     }
+    return logged | {key: value for key, value in past.convergence.items() if key not in logged}
 
 
 def _tmux(state: State, basin: Basin) -> str | None:

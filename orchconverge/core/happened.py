@@ -40,6 +40,11 @@ def happened(fact: e.AnyFact) -> Event:
     )
 
 
+def amends(fact: e.BasinAmended) -> bool:
+    """Whether a part of the target is another one now; else what was made was accepted as it is."""
+    return bool(fact.criteria or fact.termination or fact.budget or fact.stages is not None)
+
+
 def _held(evidence: tuple[Evidence, ...]) -> str:
     met = sum(x.met == "yes" for x in evidence)
     unmet = [x.criterion for x in evidence if x.met != "yes"]
@@ -52,7 +57,7 @@ def _refused(fact: e.GraftRefused) -> str:
 
 _WORDS: Final[dict[type, Callable[[Any], tuple[str, str]]]] = {
     e.BasinDeclared: lambda f: ("declared", f.macrostate),
-    e.BasinAmended: lambda f: ("amended" if f.criteria or f.termination or f.budget else "taken as it is", f.why),
+    e.BasinAmended: lambda f: ("amended" if amends(f) else "taken as it is", f.why),
     e.BasinChecked: lambda f: ("target checked", _held(f.results)),
     e.BasinOpened: lambda f: (f"wave {f.wave} opened", ""),
     e.BasinConverged: lambda f: ("converged", f.note),

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from orchconverge.core.events import AnyFact
 from orchconverge.core.export import export
 from orchconverge.core.happened import happened
 from orchconverge.core.measures import (
     active_seconds,
-    all_tokens,
     first_met_by,
     limits,
     met_of,
@@ -26,6 +27,7 @@ from orchconverge.core.measures import (
 from orchconverge.core.needs import Damage, Need, at_lock, go_on, lock_command, needs, waits_since
 from orchconverge.core.shown import (
     Answered,
+    AttemptShown,
     BasinShown,
     BranchShown,
     Controller,
@@ -57,16 +59,20 @@ from orchconverge.core.standing import (
     shown_first,
     unaccepted,
 )
-from orchconverge.core.state import Basin, Branch, Phase, State
-from orchconverge.core.strategy import following
+from orchconverge.core.state import Basin, Branch, Past, Phase, State
+from orchconverge.core.strategy import following, place
 from orchconverge.core.target import Criterion
+from orchconverge.core.values import all_tokens
 from orchconverge.core.views.text import clean, duration
+from orchconverge.core.views.work import read
 from orchconverge.core.waits import At, Wait, next_attempt, waits_for
+from orchconverge.core.work_record import ERROR, Record, Told
 
 __all__ = ["PHASES", "Damage", "Need", "Probes", "Projection", "exit_code", "export", "project"]
 
 SCHEMA: Final = 1
 EVENTS_AT_MOST: Final = 50
+ATTEMPTS_AT_MOST: Final = 50
 EXCERPT: Final = 120
 """Cells of the last line of a check's output."""
 
@@ -171,17 +177,15 @@ def _basin(
         tokens=Used(used=all_tokens(basin.usage), max=most.tokens),
         limit_first=nearest(basin, active=active, now=now),
         waits_for=WaitsFor(kind=wait.kind, what=wait.what, until=wait.until),
-        place=run.settings.place if run is not None else None,
+        place=place(basin, run) if run is not None else None,
         target=TargetShown(ref=clean(basin.target), head=basin.tip.head if basin.tip is not None else None),
         session=SessionShown(tmux=tmux, engine=_engine(basin)),
         engines=tuple(clean(e) for e in run.settings.engines) if run is not None else (),
         permissions=run.settings.permissions if run is not None else None,
         strategy=_strategy(basin),
         final_steps=(len(basin.chain.done), len(run.settings.chain) if run is not None else 0),
-        work_convergence_state=None,
-        work_convergence_frontier=None,
-        work_convergence_action=None,
-        work_convergence_error="work_convergence_unsatisfied" if _decision(basin) == "UNSATISFIED" else None,
+        **_converging(basin),
+        attempts=tuple(map(_attempt, basin.history[-ATTEMPTS_AT_MOST:])) if details else (),
         minds=_minds(state, basin, probes),
         branches=tuple(_branch(basin, b) for b in state.branches_of(basin.id)) if details else (),
         residue=_residue(basin) if details else (),
@@ -192,6 +196,21 @@ def _basin(
         else None,
     )
     return shown, wait
+
+
+def _converging(basin: Basin) -> dict[str, Any]:
+    """The newest record of work convergence, all its keys. A run that ended unsatisfied has its error whatever was recorded."""
+    found = asdict(read(basin.convergence, Record))
+    if _decision(basin) == "UNSATISFIED":
+        found["work_convergence_error"] = ERROR
+    return found
+
+
+def _attempt(past: Past) -> AttemptShown:
+    told = read(past.convergence, Told)
+    return AttemptShown(
+        attempt=past.number, result=past.result, decision=past.decision, charged=past.charged, **asdict(told)
+    )
 
 
 def _decision(basin: Basin) -> str | None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from orchconverge.core.happened import Event
 from orchconverge.core.measures import Nearest, Shown, Stall, Trend
 from orchconverge.core.needs import Damage, Need
+from orchconverge.core.work_record import Record, Told
 
 
 class Probes(Shown, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ class Answered(Shown, frozen=True, kw_only=True):
 
 
 class CriterionShown(Shown, frozen=True, kw_only=True):
-    """``met`` is yes, no, error or unstable; ``None``: not run."""
+    """``met`` is yes, no, error, unstable or unknown; ``None``: not run."""
 
     name: str
     kind: str
@@ -154,8 +155,20 @@ class Controller(Shown, frozen=True, kw_only=True):
     seen: datetime | None
 
 
-class BasinShown(Shown, frozen=True, kw_only=True):
-    """A basin. From ``goal`` to ``next_attempt`` are the seven values of the status block, as it prints them."""
+class AttemptShown(Told, frozen=True, kw_only=True):
+    """A turn of the loop that is over, with its work convergence, flat; the fingerprints of the newest are the basin's."""
+
+    attempt: int
+    result: str
+    decision: str
+    charged: bool
+
+
+class BasinShown(Record, frozen=True, kw_only=True):
+    """A basin. From ``goal`` to ``next_attempt`` are the seven values of the status block, as it prints them.
+
+    Flat in it is the newest record of work convergence; ``attempts`` are the newest of those that are over, oldest first.
+    """
 
     id: str
     macrostate: str
@@ -189,10 +202,7 @@ class BasinShown(Shown, frozen=True, kw_only=True):
     permissions: str | None
     strategy: str | None
     final_steps: tuple[int, int]
-    work_convergence_state: str | None
-    work_convergence_frontier: str | None
-    work_convergence_action: str | None
-    work_convergence_error: str | None
+    attempts: tuple[AttemptShown, ...]
     minds: Minds
     branches: tuple[BranchShown, ...]
     residue: tuple[ResidueShown, ...]

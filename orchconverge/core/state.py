@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from orchconverge.core.target import Budget, Criterion, Sha, Termination
+from orchconverge.core.chain import Chain
+from orchconverge.core.target import Budget, Criterion, Sha, Stage, Termination
 from orchconverge.core.values import (
+    Calls,
     ControllerId,
     Decision,
     EndReason,
@@ -27,7 +29,6 @@ from orchconverge.core.values import (
     Residue,
     Result,
     Settings,
-    StepStatus,
     StopReason,
     Taken,
     TurnedDown,
@@ -81,6 +82,7 @@ class Branch(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     usage: Usage | None = None
     limit: Limit | None = None
+    calls: Calls = Calls()
     evidence: tuple[Evidence, ...] = ()
     summary: str = ""
     commits: int = 0
@@ -161,6 +163,12 @@ class Past(Record, frozen=True, kw_only=True):
     excerpts: tuple[tuple[str, str], ...] = ()
     results: int = 1
     """How many of its branches ended with something to judge."""
+    place: Place = "here"
+    passes: bool = False
+    denied: bool = False
+    """Whether admission denied that it goes on as it did."""
+    convergence: Mapping[str, Any] = {}
+    """Its record of work convergence, without fingerprints: those of the newest one are with the basin."""
 
 
 class Tip(Record, frozen=True, kw_only=True):
@@ -182,32 +190,6 @@ class Proposal(Record, frozen=True, kw_only=True):
     tree: Sha
     evidence: tuple[Evidence, ...]
     at: datetime | None
-
-
-class Step(Record, frozen=True, kw_only=True):
-    """A step of the final chain that is over."""
-
-    name: str
-    status: StepStatus
-    detail: str
-    url: str | None = None
-    commit: Sha | None = None
-    at: datetime | None = None
-
-
-class Chain(Record, frozen=True, kw_only=True):
-    """The round of the final chain: what ran, what runs. A round is stale once an attempt ended after it."""
-
-    round: int = 0
-    running: str | None = None
-    argv: tuple[str, ...] = ()
-    done: tuple[Step, ...] = ()
-    stale: bool = True
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The steps of this round that are over."""
-        return tuple(step.name for step in self.done)
 
 
 class Waiting(Record, frozen=True, kw_only=True):
@@ -280,6 +262,9 @@ class Basin(Record, frozen=True, kw_only=True):
     lock: Literal["auto", "person"] = "auto"
     may_change: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    staged: tuple[str, ...] = ()
+    """The declared outputs that were written: paths."""
     declared: datetime | None = None
     phase: Literal["open", "converged", "killed"] = "open"
     note: str = ""
@@ -305,6 +290,8 @@ class Basin(Record, frozen=True, kw_only=True):
     parts_landed: int = 0
     parts_refused: int = 0
     usage: Usage = Usage()
+    convergence: Mapping[str, Any] = {}
+    """The newest record of work convergence, as `orchconverge.core.admission_record` makes and reads it."""
     report: str | None = None
     amended: int = 0
     """How many attempts had been made when a person last amended the target, or accepted what was made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal, NewType
 
@@ -31,13 +32,17 @@ SENTENCE = re.compile(
 
 
 class Criterion(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One checkable clause of the target. ``deadline`` is in seconds; ``paths`` belong to kind ``docs``."""
+    """One checkable clause of the target. ``deadline`` is in seconds; ``paths`` belong to kind ``docs``.
+
+    Kind ``judge`` has a ``text`` of a person and the ``clauses`` that were drafted of it, each answered by itself.
+    """
 
     name: Name
     kind: Kind = "command"
     command: str = ""
     paths: tuple[str, ...] = ()
     text: str = ""
+    clauses: tuple[NonBlank, ...] = ()
     required: bool = True
     stage: Literal["loop", "chain"] = "loop"
     deadline: Annotated[float, Meta(gt=0)] = 600.0
@@ -49,6 +54,8 @@ class Criterion(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
             raise ValueError(f"criterion {self.name}: a command cannot hold a NUL byte")
         if self.kind == "docs" and not self.paths:
             raise ValueError(f"criterion {self.name} names no paths")
+        if self.kind == "judge" and not self.text.strip():
+            raise ValueError(f"criterion {self.name} has no text")
 
     @property
     def condition(self) -> bool:
@@ -102,6 +109,15 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     minds: Annotated[int, Meta(gt=0)] | None = None
 
 
+class Stage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a stage declares: the paths that it reads, the path that it writes, and other names of both (name -> path)."""
+
+    name: NonBlank
+    inputs: tuple[NonBlank, ...] = ()
+    output: NonBlank
+    aliases: Mapping[str, NonBlank] = {}
+
+
 class Target(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole written target, checked: what `declare` takes and `basin.declared` records."""
 
@@ -116,14 +132,24 @@ class Target(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approaches: tuple[NonBlank, ...] = ()
     lock: Literal["auto", "person"] = "auto"
     may_change: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
         names = [c.name for c in self.criteria]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ValueError(f"two criteria are called {twice[0]}")
+        once(self.stages)
         if not any(c.in_loop and not c.condition for c in self.criteria):
             raise ValueError("nothing can be gained: no criterion but conditions")
+
+
+def once(stages: Sequence[Stage]) -> None:
+    """Raise `ValueError` if two stages have one name."""
+    names = [stage.name for stage in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two stages are called {name}")
 
 
 def slug(text: str, *, longest: int = 40) -> str:

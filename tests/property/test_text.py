@@ -166,6 +166,14 @@ SETTINGS = st.builds(
     stallAfter=st.integers(1, 3),
     interval=st.floats(0, 1e4),
 )
+LABELS = ("frontier", "cause", "state", "action", "source", "error", "overruled")
+LISTS = ("failed_checks", "uncounted", "target_fingerprints")
+WORK = st.fixed_dictionaries(
+    {},
+    optional={f"work_convergence_{name}": TEXT for name in LABELS}
+    | {f"work_convergence_{name}": st.lists(TEXT, max_size=4) for name in LISTS}
+    | {"admission": TEXT, "authoring_next_action": TEXT, "refused": st.integers(0, 9)},
+)
 OWN: dict[str, st.SearchStrategy[Any]] = {
     "basin": BASINS, "branch": BRANCHES, "title": SAID, "macrostate": SAID, "goal": SAID, "why": SAID, "target": SAID,
     "head": SHAS, "tree": SHAS, "base": SHAS, "tip": SHAS, "mergeCommit": SHAS, "commit": st.one_of(st.none(), SHAS),
@@ -178,7 +186,7 @@ OWN: dict[str, st.SearchStrategy[Any]] = {
     "verdict": st.one_of(st.none(), st.builds(Verdict, kind=st.just("cannot"), text=SAID)), "question": SAID,
     "seconds": st.floats(0, 1e5), "width": st.integers(1, 3), "commits": st.integers(1, 9), "deadline": st.floats(1, 1e5),
     "flags": st.lists(TEXT, max_size=2).map(tuple), "origin": TEXT, "url": st.one_of(st.none(), TEXT), "to": TEXT,
-    "workConvergence": st.just({}), "findings": st.just(()), "parts": st.just(()), "refused": st.just(()),
+    "workConvergence": WORK, "findings": st.just(()), "parts": st.just(()), "refused": st.just(()),
     "conflicts": st.lists(TEXT, max_size=2).map(tuple), "retries": st.none(), "takesOver": st.none(), "limit": st.none(),
     "engine": SAID, "reserve": st.none(), "budget": st.none(), "exit": st.none(), "signal": st.none(),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchconverge.core import events as e
 from orchconverge.core.brief import brief
+from orchconverge.core.target import Stage
 from tests.stories import Story, sha
 from tests.tellings import MET
 
@@ -41,6 +42,47 @@ def test_what_was_learned_twice_is_told_once() -> None:
     for branch in ("auth.1", "auth.2"):
         story.ended(branch).candidate(branch, met=["oauth"], residue=["parsing belongs in one place"])
     assert told(story.judge(met=["oauth"])).count("parsing belongs in one place") == 1
+
+
+def test_stages_are_told_with_what_they_read_and_write() -> None:
+    plan = Stage(name="plan", inputs=("docs/spec.md", "docs/a b.md"), output="docs/plan.md")
+    text = told(Story().declare(stages=(Stage(name="spec", output="docs/spec.md"), plan)).start().check())
+    assert (
+        "\n- spec: writes `docs/spec.md`\n- plan: reads `docs/spec.md`, `docs/a b.md`, writes `docs/plan.md`\n" in text
+    )
+    assert "# Stages" not in told(Story().declare().start().check())
+
+
+def learned(story: Story, basin: str, text: str, question: str) -> Story:
+    """A pursuit of one mind that left this behind."""
+    story.declare(basin, target=basin).start(basin).check(basin).begin(basin).wait(60.0)
+    story.ended(f"{basin}.1").candidate(f"{basin}.1", met=["oauth"], residue=[text])
+    story.tell(e.FrontierAdded(question=question, origin=f"{basin}.1", basin=basin))
+    return story.judge(basin, met=["oauth"])
+
+
+def test_what_the_pursuits_before_it_learned_and_left_open_is_told_too_and_theirs_and_no_others() -> None:
+    story = learned(Story(), "first", "tokens are opaque", "Do tokens rotate?")
+    story.tell(e.FrontierClosed(question="Do tokens rotate?", answer="yes"))
+    story.tell(e.FrontierAdded(question="Who revokes them?", origin="first.1", basin="first"))
+    learned(story, "stranger", "css is cascading", "Is it blue?")
+    story.declare("second", target="second", parents=("first",)).start("second").check("second")
+    story.declare(parents=("second", "gone")).start().check()
+    text = told(story)
+    assert "# What was learned\n\n- tokens are opaque\n" in text
+    assert "# Open questions\n\n- Who revokes them?\n" in text
+    assert not any(word in text for word in ("rotate", "cascading", "blue", "first", "second"))
+
+
+def test_its_own_residue_comes_last_and_is_kept_longest() -> None:
+    story = learned(Story(), "first", "older", "Q?").declare(parents=("first",)).start().check().begin().wait(60.0)
+    story.ended("auth.1").candidate("auth.1", met=["oauth"], residue=[f"own {n}" for n in range(29)])
+    text = told(story.judge(met=["oauth"]))
+    assert text.index("- older\n") < text.index("- own 0\n") < text.index("- own 28\n")
+    story.ended("auth.2").candidate("auth.2", met=["oauth"], residue=["one more"])
+    later = told(story.judge(met=["oauth"]))
+    assert "- older\n" not in later
+    assert "- own 0\n" in later
 
 
 def test_who_makes_something_again_is_told_what_it_was_and_what_stood_in_its_way_and_of_nobody() -> None:

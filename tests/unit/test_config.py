@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchconverge.config import PREFIX, Config, Loaded, load, steps
+from orchconverge.config import PREFIX, Config, Convergence, Loaded, Tmux, load, steps
+from orchconverge.core.values import Thresholds
 from orchconverge.errors import Refused
 from orchconverge.whereabouts import base_folder, places, repo_name, repository, required, settings_files, toml
 
@@ -190,7 +191,8 @@ def test_the_defaults_are_those_of_the_design(root: Path) -> None:
 
 
 def test_every_setting_says_what_it_is() -> None:
-    assert all(field.description for field in Config.model_fields.values())
+    for table in (Config, Tmux, Convergence):
+        assert all(field.description for field in table.model_fields.values())
 
 
 def test_each_layer_is_stronger_than_the_next(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +279,12 @@ def test_what_a_mind_is_given_is_no_setting(root: Path, monkeypatch: pytest.Monk
         ("max-hours = 3", "no setting called 'max-hours'", "did you mean max_hours?"),
         ("zzz = 3", "no setting called 'zzz'", "what there is: allow, approaches"),
         ("[tmux]\nsoket = 'x'", "[tmux] of orchconverge.toml has no setting called 'soket'", "did you mean socket?"),
-        ("[tmux]\nsocket = 'a/b'", "tmux.socket in orchconverge.toml", ""),
+        ("[tmux]\nsocket = 'a/b'", "tmux.socket in orchconverge.toml", "the server's socket"),
+        ("[convergence]\nreread = 1", "[convergence] of orchconverge.toml has no setting", "did you mean rereads?"),
+        ("[convergence]\ntargets = 0", "convergence.targets in orchconverge.toml: should be greater", "looked at"),
+        ("[convergence]\ntargets = 65", "convergence.targets in orchconverge.toml: should be less", ""),
+        ("[convergence]\nrefusals = true", "convergence.refusals in orchconverge.toml: a number", ""),
+        ("convergence = 3", "convergence in orchconverge.toml: should be", "work frontier"),
         ("max_attempts = -1", "max_attempts in orchconverge.toml: should be greater", "0: no limit"),
         ("max_attempts = true", "not true or false", ""),
         ("max_attempts = 1.5", "integer", ""),
@@ -313,6 +320,10 @@ def test_a_bad_file_is_refused_by_name_with_what_to_write(root: Path, text: str,
         ("ALLOW", "[x", "ORCHCONVERGE_ALLOW: it begins like a JSON list"),
         ("TMUX_SOCKET", "a b", "ORCHCONVERGE_TMUX_SOCKET"),
         ("TMUX", "x", "set ORCHCONVERGE_TMUX_SOCKET"),
+        ("CONVERGENCE", "x", "set ORCHCONVERGE_CONVERGENCE_TARGETS"),
+        ("CONVERGENCE_TARGETS", "many", "ORCHCONVERGE_CONVERGENCE_TARGETS: should be a valid integer"),
+        ("CONVERGENCE_TARGTS", "3", "did you mean ORCHCONVERGE_CONVERGENCE_TARGETS?"),
+        ("CONVERGENCE_SOMETHING", "3", "ORCHCONVERGE_CONVERGENCE has no setting called 'something'"),
     ],
 )
 def test_a_bad_variable_is_refused_by_name(
@@ -320,6 +331,22 @@ def test_a_bad_variable_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv(PREFIX + name, value)
     assert says in refused(root)
+
+
+def test_the_thresholds_are_those_of_work_convergence_in_every_key_and_default(root: Path) -> None:
+    defaults = {key: getattr(Thresholds(), key) for key in Thresholds.__struct_fields__}
+    assert settled(root).config.convergence.model_dump() == defaults
+
+
+def test_a_table_is_put_together_from_its_layers_and_a_fault_is_named_in_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "orchconverge.toml").write_text("[convergence]\ntargets = 20\nrereads = 5\n")
+    monkeypatch.setenv("ORCHCONVERGE_CONVERGENCE_TARGETS", "9")
+    found = settled(root).config.convergence
+    assert (found.targets, found.rereads, found.refusals) == (9, 5, 3)
+    (root / "orchconverge.toml").write_text("[convergence]\nrereads = -1\n")
+    assert refused(root).startswith("convergence.rereads in orchconverge.toml: should be greater")
 
 
 def test_a_bad_flag_is_refused_by_name(root: Path) -> None:

@@ -27,8 +27,14 @@ from tests.tellings import MET
 TOP = "schema as_of utc_offset ledger needs_you next_event shown basins lock frontier events controller quota attach"
 BASIN = (
     "id macrostate phase decision group criteria met required pending_at_lock trend attempt active_hours usd limit_first "
-    "waits_for place target session strategy work_convergence_state work_convergence_frontier work_convergence_action "
-    "work_convergence_error minds branches residue frontier "
+    "waits_for place target session strategy minds branches residue frontier attempts "
+    "work_convergence_frontier work_convergence_cause work_convergence_state work_convergence_action "
+    "work_convergence_source work_convergence_error work_convergence_overruled work_convergence_failed_checks "
+    "work_convergence_uncounted work_convergence_targets work_convergence_rereads work_convergence_runs "
+    "work_convergence_refusals work_convergence_compactions work_convergence_mutations work_convergence_strays "
+    "work_convergence_constrained work_convergence_target_fingerprints work_convergence_state_fingerprints "
+    "authoring_declared_input_fingerprints authoring_declared_output_fingerprint authoring_observed_input_fingerprints "
+    "authoring_next_action "
     "goal status elapsed progress last_result tmux_session next_attempt "
     "stall uncharged tokens engines permissions final_steps controller attach"
 )

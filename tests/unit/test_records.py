@@ -98,7 +98,6 @@ def test_a_name_that_is_taken_gets_a_number(world: World) -> None:
         ({"criteria": ()}, "nothing can be gained", "--criterion"),
         ({"criteria": (Criterion(name="changed", kind="changed"),)}, "nothing can be gained", "--criterion"),
         ({"criteria": (check("a"), check("a"))}, "two criteria are called a", "--criterion"),
-        ({"criteria": (Criterion(name="nice", kind="judge"),)}, "not in this version", "--criterion"),
         ({"into": "nowhere"}, "no branch 'nowhere'", "--into"),
     ],
 )

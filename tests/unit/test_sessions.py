@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from orchconverge.core import events as e
+from orchconverge.core.actions import Append
+from orchconverge.core.policy import decide
+from orchconverge.core.seen import Now, Seen
 from orchconverge.core.values import Process
 from orchconverge.core.views.sessions import MOST_CONTEXTS, sessions, text
 from tests.stories import Story, sha
@@ -99,10 +104,37 @@ def test_open_and_closed_and_opened_again_with_the_reason() -> None:
 def test_newest_first_with_what_it_came_from() -> None:
     story = in_place()
     story.declare("checkout", target="x", parents=("auth",)).start("checkout", tmux="t")
+    story.tell(e.SessionClosed(session="session-auth", basin="auth", reason="met"))
     found = sessions(story.facts)
-    assert [(one.basin, one.parents) for one in found] == [("checkout", ["auth"]), ("auth", [])]
+    assert [(one.basin, one.parents, one.forks) for one in found] == [
+        ("checkout", ["auth"], []),
+        ("auth", [], ["checkout"]),
+    ]
     said = text(found, story.now).split("\n")
-    assert said[0] == "checkout  open since 14:00  0 attempts, from auth"
+    assert said[0] == "checkout  continuing since 14:00  0 attempts, forked from auth"
+    assert said[2] == "auth  closed: met  0 attempts, forked into checkout"
+
+
+def test_a_session_is_opened_with_the_sessions_of_the_pursuits_that_it_starts_from() -> None:
+    story = Story().declare("auth").start().declare("never-run", target="y")
+    story.declare("checkout", target="x", parents=("auth", "never-run")).start("checkout", tmux="t")
+    story.tell(e.SessionClosed(session="session-checkout", basin="checkout", reason="abandoned"))
+    [action] = decide(
+        story.state, Seen(basin="checkout", random="1f", trees="/trees"), Now(active=0.0, mono=0.0, wall=story.now)
+    )
+    assert isinstance(action, Append)
+    assert action.fact == e.SessionOpened(
+        session="session-checkout", basin="checkout", tmux="t", parents=("session-auth",)
+    )
+
+
+def test_a_fork_before_its_parent_was_opened_is_known_by_its_declaration_alone() -> None:
+    story = Story().declare("auth").declare("checkout", target="x", parents=("auth",)).start("checkout", tmux="t")
+    assert [(one.basin, one.parents) for one in sessions(story.facts)] == [("checkout", ["auth"])]
+    [*_, opened] = [fact for fact in story.facts if isinstance(fact, e.SessionOpened)]
+    undeclared = [replace(fact, parents=()) if isinstance(fact, e.BasinDeclared) else fact for fact in story.facts]
+    undeclared[undeclared.index(opened)] = replace(opened, parents=("session-lost",))
+    assert sessions(undeclared)[0].parents == ["session-lost"]
 
 
 def test_what_is_said_of_a_session() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchconverge.core.target import Budget, Criterion, Termination
+from orchconverge.core.target import Budget, Criterion, Stage, Termination
 from orchconverge.errors import Refused
 from orchconverge.target_file import Written, load_target_file, written
 
@@ -51,13 +51,13 @@ command = "./check.sh"
 SENTENCE = '"all criteria hold, or 3 attempts"'
 
 
-def read(text: str, *, found: tuple[Criterion, ...] = ()) -> Written:
-    return written(tomllib.loads(text), "t.toml", found=found)
+def read(text: str, *, root: Path = Path("nowhere"), found: tuple[Criterion, ...] = ()) -> Written:
+    return written(tomllib.loads(text), "t.toml", root=root, found=found)
 
 
 def test_a_whole_file_is_taken(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(WHOLE)
-    assert load_target_file(tmp_path / "t.toml") == Written(
+    assert load_target_file(tmp_path / "t.toml", root=tmp_path) == Written(
         basin="drive",
         title="Drive it",
         macrostate="done.txt says yes",
@@ -94,6 +94,63 @@ def test_tests_without_a_command_are_the_ones_that_were_found() -> None:
         read(text)
 
 
+STAGES = """
+[[stages]]
+name = "spec"
+output = "docs/spec.md"
+[[stages]]
+command = "commands/plan.md"
+"""
+
+
+def test_stages_are_declared_in_the_file_or_by_a_command_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "plan.md").write_text(
+        "---\ninputs: [docs/spec.md]\noutput: docs/plan.md\naliases: {plan: docs/plan.md}\n---\nPlan $ARGUMENTS\n"
+    )
+    assert read(SHORT + STAGES, root=tmp_path).stages == (
+        Stage(name="spec", output="docs/spec.md"),
+        Stage(name="plan", inputs=("docs/spec.md",), output="docs/plan.md", aliases={"plan": "docs/plan.md"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "says", "hint"),
+    [
+        ('name = "spec"', "a name and an output are needed, or a command", "[[stages]]"),
+        ('output = "a.md"', "a name and an output are needed, or a command", "[[stages]]"),
+        ('name = "x"\ncommand = "commands/bare.md"', "declares all of its stage itself", "[[stages]]"),
+        ('name = "spec"\noutput = "../a.md"', "stages.0.output in t.toml: a path below the top", "[[stages]]"),
+        ('name = "spec"\noutput = "a.md"\ninputs = ["*.md"]', "stages.0.inputs.0 in t.toml: one path", "[[stages]]"),
+        ('name = "spec"\noutputs = "a.md"', "[[stages]] of t.toml has no setting called 'outputs'", "output"),
+        ('command = "commands/none.md"', "there is no commands/none.md in this repository", "commands/plan.md"),
+        ('command = "/etc/passwd"', "stages.0.command in t.toml: a path below the top", "[[stages]]"),
+        ('command = "commands/bare.md"', "commands/bare.md declares no stage", "output: docs/plan.md"),
+        ('command = "commands/half.md"', "the stage half: output: Field required", "output: docs/plan.md"),
+        (
+            'name = "spec"\noutput = "a.md"\n[[stages]]\nname = "spec"\noutput = "b.md"',
+            "two stages are called spec",
+            "another name",
+        ),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused_with_what_to_write(tmp_path: Path, stage: str, says: str, hint: str) -> None:
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "bare.md").write_text("---\ndescription: plans\n---\nPlan it\n")
+    (tmp_path / "commands" / "half.md").write_text("---\ninputs: [a.md]\n---\n")
+    with pytest.raises(Refused) as refused:
+        read(f"{SHORT}[[stages]]\n{stage}\n", root=tmp_path)
+    assert says in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_a_judge_has_the_clauses_of_its_text_or_those_that_are_written() -> None:
+    drafted = read(SHORT.replace('command = "./check.sh"', 'kind = "judge"\ntext = "It is fast. It is small."'))
+    assert drafted.criteria[0].clauses == ("It is fast", "It is small")
+    own = read(SHORT.replace('command = "./check.sh"', 'kind = "judge"\nclauses = ["It is fast. Really."]'))
+    assert (own.criteria[0].text, own.criteria[0].clauses) == ("It is fast. Really.", ("It is fast. Really.",))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says", "hint"),
     [
@@ -125,7 +182,12 @@ def test_tests_without_a_command_are_the_ones_that_were_found() -> None:
         ('command = "./check.sh"', 'command = "a\\u0000"', "NUL", ""),
         ('command = "./check.sh"', 'kind = "dcos"', "'docs'", ""),
         ('command = "./check.sh"', 'kind = "docs"', "names no paths", "add paths"),
-        ('command = "./check.sh"', 'kind = "judge"', "not in this version", "./check.sh"),
+        ('command = "./check.sh"', 'kind = "judge"', "done has no text", 'add text = "what must be true"'),
+        ('command = "./check.sh"', 'kind = "judge"\ntext = "..."', "no clause that could", "add text"),
+        ('command = "./check.sh"', 'kind = "judge"\ntext = "a;b; c; d; e; f; g; h; i; j; k; l; m; n"', "most", "fewer"),
+        ('command = "./check.sh"', 'kind = "judge"\ntext = "a"\nstage = "chain"', "by nobody", "mend"),
+        ('command = "./check.sh"', 'kind = "judge"\nclauses = [" "]', "clauses", ""),
+        ('command = "./check.sh"', 'command = "x"\nclauses = ["a"]', "is no judge", "mend"),
         ('command = "./check.sh"', 'kind = "changed"', "nothing can be gained", "add [[criteria]]"),
         ('command = "./check.sh"', 'kind = "review"', "nothing can be gained", "add [[criteria]]"),
         ('command = "./check.sh"', 'command = "x"\nstage = "chain"', "nothing can be gained", "add [[criteria]]"),
@@ -150,7 +212,7 @@ def test_all_else_is_refused_with_what_to_add(old: str, new: str, says: str, hin
 def test_what_is_no_toml_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "t.toml").write_bytes(data)
     with pytest.raises(Refused, match=says):
-        load_target_file(tmp_path / "t.toml")
+        load_target_file(tmp_path / "t.toml", root=tmp_path)
 
 
 def test_a_missing_file_a_folder_and_a_huge_one_are_refused(tmp_path: Path) -> None:
@@ -161,7 +223,7 @@ def test_a_missing_file_a_folder_and_a_huge_one_are_refused(tmp_path: Path) -> N
         (tmp_path / "huge.toml", "larger"),
     ):
         with pytest.raises(Refused, match=says):
-            load_target_file(path)
+            load_target_file(path, root=tmp_path)
 
 
 VALUES = st.recursive(
@@ -169,18 +231,21 @@ VALUES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["name", "kind", "command", "attempts", "until", "usd", "x"]), inner, max_size=3
+            st.sampled_from(["name", "kind", "command", "attempts", "until", "usd", "output", "x"]), inner, max_size=3
         )
     ),
     max_leaves=8,
 )
-KEYS = ["id", "title", "macrostate", "termination", "criteria", "budget", "target", "lock", "approaches", "may_change"]
+KEYS = [
+    *("id", "title", "macrostate", "termination", "criteria", "budget", "target", "lock", "approaches", "may_change")
+]
+KEYS += ["stages"]
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_table_is_taken_or_refused(table: dict[str, object]) -> None:
     try:
-        written({**tomllib.loads(SHORT), **table}, "t.toml")
+        written({**tomllib.loads(SHORT), **table}, "t.toml", root=Path("nowhere"))
     except Refused as refused:
         assert refused.message

@@ -113,7 +113,7 @@ def test_evidence_usage_and_the_record_of_work_convergence_are_shown() -> None:
     assert f"met      oauth  exit 0  19.0s  tree {sha('auth.1t'):.8}  9 passed" in said
     assert "unmet    refresh  exit 1  20.0s" in said
     assert said.endswith(
-        "Work convergence:\n"
+        "Work convergence: as recorded\n"
         "  work_convergence_frontier: authoring\n"
         "  work_convergence_state: pending\n"
         "  work_convergence_constrained: true\n"

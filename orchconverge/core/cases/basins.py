@@ -30,6 +30,7 @@ def _declared(fold: Fold, fact: e.BasinDeclared) -> None:
         lock=fact.lock,
         may_change=fact.mayChange,
         parents=fact.parents,
+        stages=fact.stages,
         declared=fact.at,
     )
 
@@ -44,6 +45,7 @@ def _amended(fold: Fold, fact: e.BasinAmended) -> None:
     changes = {
         "termination": fact.termination or basin.termination,
         "budget": fact.budget or basin.budget,
+        "stages": basin.stages if fact.stages is None else fact.stages,
         "amended": basin.attempts,
     }
     if fact.criteria:
@@ -64,7 +66,10 @@ def _checked(fold: Fold, fact: e.BasinChecked) -> None:
     tip = Tip(head=fact.head, tree=fact.tree, results={r.criterion: r for r in fact.results if not _shadowed(r, fact)})
     fold.remember(basin.id, fact.results)
     run = basin.run and replace(basin.run, checked=True)
-    fold.put(basin, fact, tip=tip, start=basin.start or tip, run=run)
+    chain = basin.chain
+    if chain.said and basin.tip is not None and basin.tip.tree != fact.tree:  # what it said was of another tree
+        chain = replace(chain, stale=True, moved=True)
+    fold.put(basin, fact, tip=tip, start=basin.start or tip, run=run, chain=chain)
 
 
 def _shadowed(result: v.Evidence, fact: e.BasinChecked) -> bool:
@@ -127,4 +132,6 @@ def _question(fold: Fold, fact: e.FrontierAdded) -> None:
 def _answered(fold: Fold, fact: e.FrontierClosed) -> None:
     if fact.question not in fold.frontier:
         refuse("that question is not open", "an open question is closed once")
-    del fold.frontier[fact.question]
+    basin = fold.basins.get(fold.frontier.pop(fact.question).basin or "")
+    if basin is not None and basin.attempt is None and basin.history and basin.history[-1].passes:
+        fold.put(basin, fact, amended=basin.attempts)  # the answer may be what the attempt was blocked by

@@ -64,6 +64,7 @@ def _ended(fold: Fold, fact: e.BranchEnded) -> None:
         head=fact.head,
         usage=fact.usage,
         limit=fact.limit,
+        calls=fact.calls,
         error=fact.error[:TEXT],
     )
     began = basin.attempt.active if basin.attempt is not None else 0.0

@@ -6,21 +6,21 @@ from msgspec.structs import replace
 
 from orchconverge.core import events as e
 from orchconverge.core import values as v
+from orchconverge.core.chain import Chain, Step, heard
 from orchconverge.core.fold import EXCERPT, TEXT, Fold, on, refuse
 from orchconverge.core.state import (
     UNSETTLED,
     Attempt,
     Basin,
-    Chain,
     Context,
     Past,
     Phase,
     Run,
     Session,
-    Step,
     Tip,
     Waiting,
 )
+from orchconverge.core.work_record import without_fingerprints
 
 
 @on(e.AttemptStarted)
@@ -86,13 +86,32 @@ def _attempt_ended(fold: Fold, fact: e.AttemptEnded) -> None:
         verdict=" / ".join(b.verdict.text for b in branches if b.verdict)[:TEXT],
         excerpts=tuple((x.criterion, x.excerpt[-EXCERPT:]) for x in fact.evidence if x.met != "yes"),
         results=sum(branch.head is not None and branch.head != branch.base for branch in branches),
+        passes=fact.passes,
+        place="fresh" if any(branch.place == "fresh" for branch in branches) else "here",
+        denied=fact.workConvergence.get("work_convergence_action") == "deny_ordinary_continuation",
+        convergence=without_fingerprints(fact.workConvergence),
     )
     for branch in branches:
         if branch.phase not in (Phase.CANDIDATE,) or branch.admitted:
             fold.branches[branch.id] = replace(branch, evidence=())
     tip = _moved(basin, fact)
-    chain = replace(basin.chain, stale=True)
-    fold.put(basin, fact, attempt=None, history=(*basin.history, past), tip=tip, chain=chain)
+    landed = any(branch.phase is Phase.GRAFTED or branch.admitted for branch in branches)
+    chain = replace(basin.chain, stale=True, moved=basin.chain.moved or landed)
+    convergence = fact.workConvergence or basin.convergence
+    history = (*basin.history, past)
+    staged = (*basin.staged, *_written(basin, fact))
+    fold.put(basin, fact, attempt=None, history=history, tip=tip, chain=chain, convergence=convergence, staged=staged)
+
+
+def _written(basin: Basin, fact: e.AttemptEnded) -> list[str]:
+    """The output of the stage that this attempt closed, if it closed one."""
+    mark = fact.workConvergence.get("authoring_declared_output_fingerprint")
+    if fact.workConvergence.get("work_convergence_state") != "satisfied" or mark is None:
+        return []
+    from orchconverge.core.fingerprints import canonical, fingerprint  # it loads hashlib, which no view needs
+
+    outputs = [canonical(one.output, aliases=one.aliases) for one in basin.stages]
+    return [path for path in outputs if path not in basin.staged and fingerprint("path", path) == mark]
 
 
 def _moved(basin: Basin, fact: e.AttemptEnded) -> Tip | None:
@@ -219,9 +238,15 @@ def _step_started(fold: Fold, fact: e.StepStarted) -> None:
     if fact.round == chain.round and not chain.stale and following[:1] == [fact.step]:
         fold.put(basin, fact, chain=replace(chain, running=fact.step, argv=fact.argv))
     elif fact.round == chain.round + 1 and steps[:1] == (fact.step,):
-        fold.put(basin, fact, chain=Chain(round=fact.round, running=fact.step, argv=fact.argv, stale=False))
+        fold.put(basin, fact, chain=_round(chain, fact))
     else:
         refuse(f"step {fact.step} of round {fact.round}", "the steps of a round follow settings.chain")
+
+
+def _round(before: Chain, fact: e.StepStarted) -> Chain:
+    """A new round. What the last one said stands as long as the target does."""
+    said = () if before.moved else before.said
+    return Chain(round=fact.round, running=fact.step, argv=fact.argv, stale=False, said=said)
 
 
 @on(e.StepEnded)
@@ -233,7 +258,8 @@ def _step_ended(fold: Fold, fact: e.StepEnded) -> None:
     if chain.running != fact.step or chain.round != fact.round:
         refuse(f"step {fact.step} of {basin.id} does not run", "a step is started first and ends once")
     step = Step(name=fact.step, status=fact.status, detail=fact.detail, url=fact.url, commit=fact.commit, at=fact.at)
-    ended = replace(chain, running=None, argv=(), done=(*chain.done, step))
+    said = heard(chain.said, fact.results, fact.findings)
+    ended = replace(chain, running=None, argv=(), done=(*chain.done, step), said=said)
     fold.put(basin, fact, chain=ended, usage=v.added(basin.usage, fact.usage))
 
 

@@ -10,20 +10,22 @@ from datetime import datetime
 from typing import Final
 
 from orchconverge.core import events as e
-from orchconverge.core.measures import all_tokens, first_met_by, limits, met_of, results
+from orchconverge.core.chain import Step
+from orchconverge.core.measures import first_met_by, limits, met_of, results
 from orchconverge.core.needs import Damage, needs
 from orchconverge.core.outlook import outlook
 from orchconverge.core.seen import Commit, Now
 from orchconverge.core.standing import queue
-from orchconverge.core.state import Basin, Phase, State, Step
+from orchconverge.core.state import Basin, Phase, State
 from orchconverge.core.target import Criterion
-from orchconverge.core.values import Evidence, Met
+from orchconverge.core.values import Evidence, Met, all_tokens
 from orchconverge.core.views.markdown import Paths, code, link, table
 from orchconverge.core.views.report_charts import progress, timeline
 from orchconverge.core.views.report_sections import (
     Written,
     attempts,
     commands,
+    converging,
     decisions,
     landed,
     learned,
@@ -58,6 +60,7 @@ _MET: Final[dict[Met | None, str]] = {
     "no": "not met",
     "error": "could not run",
     "unstable": "unstable",
+    "unknown": "unknown",
     None: "not run",
 }
 
@@ -101,6 +104,7 @@ def report(
         "## Implementation timeline",
         *attempts(written),
         *landed(written, commits),
+        *converging(written),
         "## Decisions",
         *decisions(written),
         "## What was learned",

@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from orchconverge.core import events as e
+from orchconverge.core.happened import amends
 from orchconverge.core.measures import trend
 from orchconverge.core.seen import Commit
 from orchconverge.core.state import Basin, Past, Phase, State
 from orchconverge.core.views.markdown import Paths, code, link, prose, table
 from orchconverge.core.views.report_charts import Span
 from orchconverge.core.views.text import clean, clock, counted, duration
+from orchconverge.core.views.work import asked, closes, motion, plain, read, sentence
+from orchconverge.core.work_record import ERROR, Told
 
 ROWS: Final = 200
 """Rows of a table; what is over is counted."""
@@ -83,6 +86,30 @@ def attempts(written: Written) -> list[str]:
     return ["\n".join(table(head, rows[-ROWS:], right=(0,))), *_left_out(len(rows), "earlier attempt")]
 
 
+def converging(written: Written) -> list[str]:
+    """The section on attempts after which it did not simply go on, and on what a denial was; nothing if there is none."""
+    told = [(past.number, read(past.convergence, Told)) for past in written.basin.history]
+    lines = []
+    for number, one in told:
+        if not plain(one):
+            how = f" ({asked(one)})" if asked(one) else ""
+            lines.append(f"- Attempt {number}: {written.prose(f'{sentence(one)}{how}')}")
+    if not lines:
+        return []
+    denied = [
+        f"**Denied after attempt {number}** ({code(ERROR)}): {written.prose(motion(one))}. "
+        f"What would have closed it: {written.prose(closes(one))}. It says that the work did not close, not that it cannot."
+        for number, one in told
+        if one.work_convergence_action == "deny_ordinary_continuation"
+    ]
+    return [
+        "## Work convergence",
+        "\n".join(lines[-ROWS:]),
+        *_left_out(len(lines), "earlier attempt"),
+        *denied[-ROWS:],
+    ]
+
+
 def landed(written: Written, commits: Sequence[Commit]) -> list[str]:
     """The commits on the target, oldest first."""
     if not commits:
@@ -151,8 +178,7 @@ def _decision(written: Written, fact: e.AnyFact) -> Row | None:
         case e.BranchReconciled():
             return when, f"reconciled to {why(fact.to)}", fact.branch, "recovery", why(fact.observed)
         case e.BasinAmended():
-            changed = fact.criteria or fact.termination or fact.budget
-            return when, "target amended" if changed else "taken as it is", "", "person", why(fact.why)
+            return when, "target amended" if amends(fact) else "taken as it is", "", "person", why(fact.why)
         case e.BasinKilled():
             return when, "kill", "", "", why(fact.reason)
         case e.RunStopRequested():

@@ -31,11 +31,15 @@ class ContextShown(Struct, kw_only=True):
 
 
 class SessionShown(Struct, kw_only=True):
-    """A session. ``reason`` why it is closed; ``opened`` how often it was opened, ``left_out`` how many contexts are not told."""
+    """A session. ``reason`` why it is closed; ``opened`` how often it was opened, ``left_out`` how many contexts are not told.
+
+    ``parents`` are the basins whose residue and open questions it starts from, ``forks`` those that start from its own.
+    """
 
     id: str
     basin: str
     parents: list[str]
+    forks: list[str]
     at: datetime | None
     tmux: str
     open: bool = True
@@ -55,6 +59,9 @@ def sessions(facts: Iterable[e.AnyFact]) -> list[SessionShown]:
     for fact in facts:
         if isinstance(fact, e.BasinDeclared):
             declared[fact.basin] = fact.parents
+            for one in found.values():
+                if one.basin in fact.parents:
+                    one.forks.append(fact.basin)
         elif isinstance(fact, e.SessionOpened):
             _opened(found, fact, declared.get(fact.basin, ()))
         elif isinstance(fact, e.SessionContext) and fact.session in found:
@@ -82,7 +89,8 @@ def _opened(found: dict[str, SessionShown], fact: e.SessionOpened, parents: tupl
     found[fact.session] = SessionShown(
         id=fact.session,
         basin=fact.basin,
-        parents=list(fact.parents or parents),
+        parents=list(parents) or [found[name].basin if name in found else name for name in fact.parents],
+        forks=[],
         at=fact.at,
         tmux=fact.tmux,
         contexts=[],
@@ -127,16 +135,20 @@ def _current(found: dict[str, SessionShown], basin: str, engine: str) -> Sequenc
 
 
 def text(them: Sequence[SessionShown], now: datetime) -> str:
-    """A line a session, newest first, and below it a line a context: whether it goes on, and why it was a fresh one."""
+    """A line a session, newest first: continuing or closed, forked from and into what; below it a line a context.
+
+    A context is told with whether it goes on, and why it was a fresh one.
+    """
     if not them:
         return "No session yet. A run opens one."
     lines = []
     for one in them:
         since = f" since {clock(one.at, now)}" if one.at is not None else ""
-        state = f"open{since}" if one.open else f"closed: {one.reason}"
+        state = f"continuing{since}" if one.open else f"closed: {one.reason}"
         again = f", opened {one.opened} times" if one.opened > 1 else ""
-        parents = f", from {', '.join(map(clean, one.parents))}" if one.parents else ""
-        lines.append(f"{one.basin}  {state}{again}  {counted(one.attempts, 'attempt')}{parents}")
+        parents = f", forked from {', '.join(map(clean, one.parents))}" if one.parents else ""
+        forks = f", forked into {', '.join(map(clean, one.forks))}" if one.forks else ""
+        lines.append(f"{one.basin}  {state}{again}  {counted(one.attempts, 'attempt')}{parents}{forks}")
         if one.left_out:
             lines.append(f"  {counted(one.left_out, 'older context')} not shown")
         lines += [f"  {_line(context)}" for context in one.contexts]

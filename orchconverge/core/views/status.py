@@ -8,13 +8,21 @@ from orchconverge.core.needs import Need
 from orchconverge.core.shown import BasinShown, CriterionShown, Projection
 from orchconverge.core.standing import GROUPS, PHASES
 from orchconverge.core.views.text import age, cells, clean, clip, clock, counted, duration, to_ascii, tokens
+from orchconverge.core.views.work import sentence
 
 LINE: Final = 160
 """Cells of the goal and of the last result. The whole text is in `--json`."""
 _ASKED: Final = 60
 NAMED: Final = 5
 """How many other basins are named."""
-_MET: Final = {"yes": "met", "no": "unmet", "error": "cannot run", "unstable": "unstable", None: "not run"}
+_MET: Final = {
+    "yes": "met",
+    "no": "unmet",
+    "error": "cannot run",
+    "unstable": "unstable",
+    "unknown": "unknown",
+    None: "not run",
+}
 _KINDS: Final = {
     "tamper": "changed hooks or config",
     "ledger": "damaged ledger",
@@ -209,12 +217,13 @@ def _limit(basin: BasinShown) -> str:
 
 
 def _admission(basin: BasinShown) -> list[str]:
+    """What was decided of going on and what closes the frontier; nothing where the next turn is allowed as any other."""
     if basin.work_convergence_action is None:
         return [f"Admission: {basin.work_convergence_error}"] if basin.work_convergence_error is not None else []
-    return [
-        f"Admission: {basin.work_convergence_action} "
-        f"({basin.work_convergence_frontier or 'no frontier'}, {basin.work_convergence_state or 'pending'})"
-    ]
+    if basin.work_convergence_action == "allow_next_turn" and basin.work_convergence_overruled is None:
+        return []
+    error = f" ({basin.work_convergence_error})" if basin.work_convergence_error is not None else ""
+    return [f"Admission: {sentence(basin)}{error}"]
 
 
 def _strategy(basin: BasinShown) -> str:

@@ -18,6 +18,8 @@ from orchconverge.core.fingerprints import fingerprint
 from orchconverge.core.happened import happened
 from orchconverge.core.values import Evidence, Usage, added
 from orchconverge.core.views.text import clean, clock, counted, duration, tokens
+from orchconverge.core.views.work import asked, read, sentence
+from orchconverge.core.work_record import Told
 
 MOST_FACTS: Final = 1000
 """More are counted, the newest left out: an attempt begins where it begins."""
@@ -207,7 +209,10 @@ def text(found: Trace, now: datetime) -> str:
             f"{counted(found.more, 'fact')} more, see: orchconverge ledger show --since {found.entries[-1].seq}"
         )
     if found.work_convergence:
-        lines.append("Work convergence:")
+        told = read(found.work_convergence, Told)
+        said = sentence(told) if told.work_convergence_action is not None else "as recorded"
+        lines.append(f"Work convergence: {said}")
+        lines += [f"  {asked(told)}"] if asked(told) else []
         lines += [
             f"  {key}: {_said(value)}" for key, value in found.work_convergence.items() if value not in (None, [], "")
         ]
