@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from orchconverge.adapters.mind_report import ReportFile
 from orchconverge.config import Config
 from orchconverge.core.events import AnyFact
+from orchconverge.core.judging import Judgement
 from orchconverge.target_file import TargetFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,8 +27,10 @@ _MODELS: dict[str, type[BaseModel]] = {
 def schemas() -> dict[str, str]:
     """File name -> JSON text, ending in a newline; the same for the same code."""
     line = {"title": "a line of orchconverge's ledger", **msgspec.json.schema(AnyFact)}
+    answer = {"title": "orchconverge answer of a judge", **msgspec.json.schema(Judgement)}
     return {
         "line.schema.json": _text(line),
+        "judge-answer.schema.json": _text(answer),
         **{name: _text(model.model_json_schema(by_alias=False)) for name, model in _MODELS.items()},
     }
 

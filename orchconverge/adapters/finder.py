@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from orchconverge.core.judging import drafted
 from orchconverge.core.target import IN_THE_CHAIN, Criterion, Kind, slug
 from orchconverge.errors import Refused
 from orchconverge.whereabouts import read_regular, toml
@@ -69,7 +70,7 @@ def _given(name: str, value: str) -> Criterion:
     if name == "docs":
         return Criterion(name=name, kind="docs", paths=tuple(_paths(value)))
     if name == "judge":
-        raise _no_judge()
+        return _judged(value)
     if name == "tests":
         return Criterion(name=name, kind="tests", command=value)
     if name in IN_THE_CHAIN or name in ("changed", "mergeable"):
@@ -96,8 +97,8 @@ def _alone(name: str, found: Sequence[Criterion]) -> Criterion:
         if name == kind:
             return Criterion(name=name, kind=kind, stage="chain")
     if name == "judge":
-        raise _no_judge()
-    kinds = [kind for kind in get_args(Kind) if kind not in ("command", "judge")]
+        raise Refused("a judge has to be told what must be true", hint=f'write --criterion judge="{_example(name)}"')
+    kinds = [kind for kind in get_args(Kind) if kind != "command"]
     near = difflib.get_close_matches(name, kinds, n=1)
     asks = f"did you mean --criterion {near[0]}? or" if near else "to have a command run"
     raise Refused(
@@ -106,9 +107,11 @@ def _alone(name: str, found: Sequence[Criterion]) -> Criterion:
     )
 
 
-def _no_judge() -> Refused:
-    """No engine answers text yet: a criterion that nobody asks would hold for ever, or never."""
-    return Refused("judging by an engine is not in this version", hint="write --criterion NAME=COMMAND")
+def _judged(text: str) -> Criterion:
+    try:
+        return drafted(Criterion(name="judge", kind="judge", text=text))
+    except ValueError as error:
+        raise Refused(str(error), hint="write fewer, or several targets: so many are not one thing") from error
 
 
 def _paths(value: str) -> Iterator[str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from orchconverge.app.closing import REPORTS
 from orchconverge.app.environment import allowed
-from orchconverge.app.finalizer import REPORTS
+from orchconverge.app.judging import Judges, asked_of
 from orchconverge.app.trees import SetupFailed, Trees
 from orchconverge.app.world import World, check_name
 from orchconverge.core.flags import matches
@@ -34,6 +37,7 @@ class Checks:
         self.trees = trees
         self.anew = anew
         """What makes its checks others than those of the run before: they are run again, not found."""
+        self.judges = Judges(world, trees)
         self.answers: dict[Key, Evidence] = {}
         self.awaited: dict[Key, tuple[str, Sha]] = {}
         self.spoiled: set[Sha] = set()
@@ -48,49 +52,72 @@ class Checks:
     def ask(self, basin: Basin, run: Run, key: Key, commit: Sha) -> bool:
         """Start a check, or find it running or ended. True if it is answered already."""
         criterion = next(c for c in basin.criteria if c.name == key.criterion)
-        if criterion.kind not in FROM_GIT | RUN_BY_US:
-            excerpt = f"nothing here can answer a criterion of kind {criterion.kind}"
-            self.answers[key] = Evidence(
-                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=excerpt
-            )
+        if criterion.kind not in FROM_GIT | RUN_BY_US | {"judge"}:
+            self._cannot(criterion, key, f"nothing here can answer a criterion of kind {criterion.kind}")
             return True
         if criterion.kind in FROM_GIT:
             self.answers[key] = self._from_git(basin, run, criterion, key, commit)
             return True
-        command, anew = criterion.command, self.anew
-        name = check_name(basin.id, run.epoch, basin.attempts, command, key.tree, key.place, key.tries, anew=anew)
+        if criterion.kind == "judge" and (known := self._judged(basin, key)) is not None:
+            self.answers[key] = known
+            return True
+        command, place = criterion.command, key.place
+        if criterion.kind == "judge":  # by a tree of its own, wherever the others are asked
+            command, place = asked_of(criterion), "fresh"
+        name = check_name(basin.id, run.epoch, basin.attempts, command, key.tree, place, key.tries, anew=self.anew)
         self.awaited[key] = (name, commit)
         self.own.add(name)
         try:
             return self._advance(basin, run, criterion, key, name, commit)
         except SetupFailed as failure:
             self.awaited.pop(key)
-            self.answers[key] = Evidence(
-                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=failure.message
-            )
+            self._cannot(criterion, key, failure.message)
             return True
+
+    def _cannot(self, criterion: Criterion, key: Key, why: str) -> None:
+        met: Met = "unknown" if criterion.kind == "judge" else "error"
+        self.answers[key] = Evidence(
+            criterion=key.criterion, met=met, tree=key.tree, place=key.place, tries=key.tries, excerpt=why
+        )
+
+    def _judged(self, basin: Basin, key: Key) -> Evidence | None:
+        """What a judge said of this tree, in whichever place it was asked about: once it has judged, it is not asked again."""
+        recorded = self.world.ledger.state.results.get(basin.id, {}) if not self.anew else {}
+        known = [*recorded.values(), *self.answers.values()]
+        same = (one for one in known if (one.criterion, one.tree) == (key.criterion, key.tree))
+        found = next((one for one in same if one.met != "unknown" or one.tries == key.tries), None)
+        return None if found is None else replace(found, place=key.place, tries=key.tries)
 
     def _advance(self, basin: Basin, run: Run, criterion: Criterion, key: Key, name: str, commit: Sha) -> bool:
         probe = self.world.supervisors.probe(name)
         if isinstance(probe, Ended):
-            self._ended(run, criterion, key, name, probe.exit, commit)
+            self._ended(basin, run, criterion, key, name, probe.exit, commit)
             return True
         if isinstance(probe, Lost):
             self.lost[name] = self.lost.get(name, 0) + 1
             self.world.supervisors.kill(name)
         if isinstance(probe, Lost) and self.lost[name] >= LOST_AT_MOST:
             self.awaited.pop(key)
-            excerpt = f"its supervisor was killed {LOST_AT_MOST} times"
-            self.answers[key] = Evidence(
-                criterion=key.criterion, met="error", tree=key.tree, place=key.place, excerpt=excerpt
-            )
+            self._cannot(criterion, key, f"its supervisor was killed {LOST_AT_MOST} times")
             return True
+        if isinstance(probe, Absent | Lost) and criterion.kind == "judge":
+            why = self.judges.start(basin, run, criterion, key, name, commit)
+            if why:
+                self.awaited.pop(key)
+                self._cannot(criterion, key, why)
+            return bool(why)
         if isinstance(probe, Absent | Lost):
             return self._start(run, criterion, key, name, commit)
         return False
 
-    def _ended(self, run: Run, criterion: Criterion, key: Key, name: str, found: Exit, commit: Sha) -> None:
+    def _ended(
+        self, basin: Basin, run: Run, criterion: Criterion, key: Key, name: str, found: Exit, commit: Sha
+    ) -> None:
         """Take the answer of a check, if what it ran on stayed what it was asked about; what it changed is not passed on."""
+        if criterion.kind == "judge":
+            self.answers[key] = self.judges.evidence(basin, run, criterion, key, name, found)
+            self.awaited.pop(key)
+            return
         if key.place == "here" and self._disturbed(run, key):
             self.spoiled.add(key.tree)
         else:

@@ -57,6 +57,20 @@ class Trees:
         own = self.world.git.tree_of(commit) == tree
         return self.world.trees / f"{self.own}t-{self.basin}.{(commit if own else tree)[:16]}"
 
+    def to_read(self, tree: Sha, commit: Sha) -> Path:
+        """A tree of exactly what git has, made anew: no check or setup ran in it, and no untracked file is brought along."""
+        git, path = self.world.git, self.read(tree)
+        at = commit
+        if git.tree_of(commit) != tree:
+            at = git.commit_tree(tree, parent=commit, message=f"a tree of {self.basin} that is judged")
+        git.remove_worktree(path)
+        self._add(path, branch=None, at=at)
+        return path
+
+    def read(self, tree: Sha) -> Path:
+        """Where a tree is that is only read."""
+        return self.world.trees / f"{self.own}t-{self.basin}.j{tree[:15]}"
+
     def used(self, tree: Sha, commit: Sha) -> None:
         """Take a tree away in which a check changed what is tracked, so that the next one gets a clean one."""
         path = self._checked(tree, commit)

@@ -201,7 +201,7 @@ def _covers(other: _Merit, merit: _Merit) -> bool:
 
 
 def _answered(found: Evidence | None) -> Cell:
-    if found is None or found.met == "error":
+    if found is None or found.met in ("error", "unknown"):
         return "unknown"
     return "met" if found.met == "yes" else "unmet"
 

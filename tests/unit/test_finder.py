@@ -165,6 +165,12 @@ TESTS = Criterion(name="tests", kind="tests", command="make test")
         ("tests=tox -q", Criterion(name="tests", kind="tests", command="tox -q")),
         ("docs", Criterion(name="docs", kind="docs", paths=("README.md",))),
         ("docs=./README.md, docs/**", Criterion(name="docs", kind="docs", paths=("README.md", "docs/**"))),
+        (
+            "judge=It is fast. It is small.",
+            Criterion(
+                name="judge", kind="judge", text="It is fast. It is small.", clauses=("It is fast", "It is small")
+            ),
+        ),
         ("changed", CHANGED),
         ("mergeable", MERGEABLE),
         ("review", Criterion(name="review", kind="review", stage="chain")),
@@ -187,8 +193,9 @@ def test_what_may_be_typed_as_a_criterion(text: str, expected: Criterion) -> Non
         ("docs=/etc/passwd", "not a path inside", "write e.g."),
         ("docs=../x", "not a path inside", "write e.g."),
         ("review=make review", "takes no command", 'my-review="make review"'),
-        ("judge", "not in this version", "NAME=COMMAND"),
-        ("judge=it is fast", "not in this version", "NAME=COMMAND"),
+        ("judge", "has to be told", "what must be true"),
+        ("judge=...", "no clause", "write fewer"),
+        (f"judge={'it is so. ' * 3}{'. '.join(map(str, range(12)))}", "13 clauses, 12 at most", "several targets"),
         ("test", "no kind of criterion", "did you mean --criterion tests?"),
         ("make lint", "no kind of criterion", 'make-lint="COMMAND"'),
         ("", "no kind of criterion", "COMMAND"),

@@ -147,6 +147,15 @@ def test_the_first_mind_that_fits_is_played(play: Play, told: dict[str, object],
     assert play(script, **told).stdout == f"{said}\n"
 
 
+def test_a_judge_is_no_mind_and_a_mind_no_judge(play: Play) -> None:
+    minds = [{"match": {"judge": name}, "acts": [{"say": name}]} for name in ("one", "two")]
+    script = {"minds": [*minds, {"acts": [{"say": "mind"}]}]}
+    assert play(script, judge="two", attempt=1).stdout == "two\n"
+    assert play(script, branch="b.1", attempt=1).stdout == "mind\n"
+    none = play(script, judge="three", attempt=1)
+    assert (none.returncode, "no mind of" in none.stderr) == (64, True)
+
+
 @pytest.mark.parametrize(
     "path",
     ["/tmp/x", "../x", "a/../../x", "a/../b", "", ".", "./", "link/x", "link", "folder/../x", "hop/x"],
