@@ -59,6 +59,20 @@ def unfinished(basin: Basin) -> bool:
     return basin.run is not None and (basin.phase == "open" or (basin.phase == "converged" and rest))
 
 
+def free(world: World, basin: Basin) -> Basin:
+    """The basin without a controller: one that only waits until it tries a block again is stopped for this.
+
+    Raises `Refused` if one is at work.
+    """
+    if not world.leases.held(f"lease/{basin.id}"):
+        return basin
+    run = basin.running
+    if run is None or run.waiting is None or run.waiting.reason != "verdict":
+        raise Refused(f"{basin.id} runs already", hint=f"orchconverge status {basin.id}")
+    stop(world, basin, cleanup=False)
+    return world.ledger.state.basins[basin.id]
+
+
 # --- stop ------------------------------------------------------------------------------------------------------------
 
 
@@ -97,9 +111,8 @@ def _stop_run(world: World, name: str, run: Run, *, cleanup: bool) -> str:
     def over() -> bool:
         return world.ledger.state.basins[name].running is None
 
-    def gone() -> bool:
-        held = world.leases.held(f"lease/{name}")
-        return not held if held is not None else not _signal(world, driver(), 0)
+    def gone() -> bool:  # it lets go of its lease a moment before it is gone
+        return not world.leases.held(f"lease/{name}") and not _signal(world, driver(), 0)
 
     def driver() -> ControllerId:
         now = world.ledger.state.basins[name].running

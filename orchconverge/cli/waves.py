@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from orchconverge import bootstrap
 from orchconverge.cli.consent import consent
 from orchconverge.cli.launch import launch
-from orchconverge.cli.run import loop_options, request_of, resumed
+from orchconverge.cli.run import loop_options, request_of, resumed, widen_option
 from orchconverge.core.state import Phase
 from orchconverge.errors import Refused
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchconverge.core.state import Basin
     from orchconverge.core.values import Limits
 
-GIVEN = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_minutes", "final", "lock")
+GIVEN = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_minutes", "final", "lock", "widen")
 
 
 @click.command("open")
@@ -29,6 +29,7 @@ GIVEN = ("max_attempts", "max_hours", "interval", "engine", "minds", "attempt_mi
 @click.option("--minds", type=click.IntRange(1), help="Minds of the wave, side by side (1).")
 @click.option("--approach", "approaches", multiple=True, help="One for each mind, in order; may be repeated.")
 @click.option("--lock", type=click.Choice(["person", "auto"]), help="Who admits what passed the gate (as declared).")
+@widen_option
 @click.option("--loop", is_flag=True, help="Go on with further waves until the target holds or a limit is reached.")
 @loop_options
 def open_(name: str, foreground: bool, loop: bool, **given: Any) -> int:  # noqa: ANN401 - click's own values
@@ -48,13 +49,12 @@ def open_(name: str, foreground: bool, loop: bool, **given: Any) -> int:  # noqa
 
 def _free(world: World, name: str) -> Basin:
     """The basin, if another wave can be sent at it now."""
-    from orchconverge.app.control import named
+    from orchconverge.app.control import free, named
 
     basin = named(world, name, verb="open", wanted=lambda found: found.phase == "open")
     if basin.phase != "open":
         raise Refused(f"{basin.id} is {basin.phase}", hint="a new goal is a new start")
-    if world.leases.held(f"lease/{basin.id}"):
-        raise Refused(f"{basin.id} runs already", hint=f"orchconverge status {basin.id}")
+    basin = free(world, basin)
     if basin.attempt is not None:
         raise Refused(
             f"attempt {basin.attempt.number} of {basin.id} was interrupted", hint=f"orchconverge resume {basin.id}"

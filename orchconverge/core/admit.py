@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from orchconverge.core import events as e
 from orchconverge.core import judge
-from orchconverge.core.actions import Action, Append, CleanUp, Land, LookAtTarget, Offer
+from orchconverge.core.actions import Action, Append, CleanUp, Land, LookAtContents, LookAtTarget, Offer
+from orchconverge.core.convergence import converging
 from orchconverge.core.harvest import Harvest, Results, Source, propose
 from orchconverge.core.judge import Answers
 from orchconverge.core.outlook import judged
 from orchconverge.core.places import misplaced
 from orchconverge.core.seen import Landed, Now, Seen, TargetSeen, Tried
 from orchconverge.core.state import Basin, Branch, Phase, Proposal, Run, State, Tip
-from orchconverge.core.strategy import failures
+from orchconverge.core.strategy import failures, place
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Evidence, Part, Settings, Taken, TurnedDown
 
@@ -65,7 +66,7 @@ def sources(state: State, seen: Seen, basin: Basin, tip: Sha) -> list[Source]:
 
 def admit(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches: Sequence[Branch]) -> list[Action]:
     """Bring onto the target what passes the gate, or propose it to a person. Empty: there is nothing more to admit."""
-    if run.settings.place == "here":
+    if place(basin, run) == "here":
         return NOTHING
     target = seen.target
     if target is None:
@@ -113,9 +114,9 @@ def record_landed(state: State, seen: Seen, basin: Basin, target: TargetSeen) ->
 
 
 def _ours(state: State, basin: Basin, landed: Landed) -> bool:
-    """Whether a commit that carries our trailers is of a branch of this ledger."""
+    """Whether a commit that carries our trailers is of a branch of this ledger, and one that has commits."""
     branch = state.branches.get(landed.branch)
-    return branch is not None and branch.basin == basin.id
+    return branch is not None and branch.basin == basin.id and branch.head is not None
 
 
 def _covered(state: State, basin: Basin, tip: Tip) -> list[Action]:
@@ -139,6 +140,7 @@ def make_proposal(state: State, seen: Seen, basin: Basin, settings: Settings, ti
         Answered(state, seen, basin),
         failures=failures(basin),
         tries=settings.harvestTries,
+        objected=judge.objected(basin),
     )
     if found.refused:
         return [Append(fact=refusal(basin, found.refused[0]))]
@@ -290,7 +292,9 @@ def close(state: State, seen: Seen, now: Now, basin: Basin, run: Run, branches: 
     """Judge the attempt on the target's tip and end it."""
     if seen.target is None:
         return [LookAtTarget()]
-    if run.settings.place != "here" and basin.tip is not None and seen.target.head not in (None, basin.tip.head):
+    if place(basin, run) != "here" and basin.tip is not None and seen.target.head not in (None, basin.tip.head):
         return recheck(state, seen, basin)
-    ends = judged(basin, run, now, branches, seen)
+    if seen.contents is None and any(b.head not in (None, b.base) for b in branches):
+        return [LookAtContents(branches=tuple(b.id for b in branches if b.head not in (None, b.base)))]
+    ends = converging(seen, now, basin, run, branches, judged(basin, run, now, branches, seen))
     return [Append(fact=ends), *(CleanUp(branch=b.id) for b in branches)]

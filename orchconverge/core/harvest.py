@@ -8,7 +8,7 @@ answers give the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -67,10 +67,12 @@ def gate(
     ask: Ask,
     *,
     must_gain: bool = True,
+    objected: frozenset[str] | None = None,
 ) -> Taken | TurnedDown | tuple[Action, ...]:
     """Try one part on a commit: nothing that held ``before`` or that it was verified to meet (``own``) may be lost.
 
-    Unless a person says otherwise it must gain a criterion, and a part that is for one must gain that one.
+    Unless a person says otherwise it must gain a criterion, and a part that is for one must gain that one. A whole branch
+    that changes what was ``objected`` to gains as well: the next round of the chain judges it.
     """
     tried = ask.tried(part, onto)
     if tried is None:
@@ -90,7 +92,8 @@ def gate(
     lost = judge.lost(expected, after)
     gains = judge.gained(criteria, before, after)
     for_one = part.criterion is not None and part.criterion not in gains
-    if lost or (must_gain and (not gains or for_one)):
+    answers = part.whole and _answers(objected, tried.paths)
+    if lost or (must_gain and ((not gains and not answers) or for_one)):
         why = f"lost: {', '.join(lost)}" if lost else f"it does not gain {part.criterion or 'a criterion'}"
         return TurnedDown(part=part, onto=onto, lost=lost, why=why, evidence=found.evidence)
     return Taken(
@@ -107,13 +110,14 @@ def propose(
     *,
     failures: Mapping[str, int] | None = None,
     tries: int = 12,
+    objected: frozenset[str] | None = None,
 ) -> Harvest:
-    """What can be admitted onto ``tip``, where ``before`` holds.
+    """What can be admitted onto ``tip``, where ``before`` holds, and of which the chain ``objected`` to these paths.
 
     Whole branches are tried by what they gain, most first, then in their own order, until one passes. For parts the
     most stubborn criterion (by ``failures``) comes first, and of it the smallest diff; ``tries`` parts are tried.
     """
-    building = _Building(criteria, tip, before, ask)
+    building = _Building(criteria, tip, before, ask, objected)
     for source in ordered(criteria, before, sources):
         passed = building.whole(source)
         if passed is None:
@@ -196,8 +200,16 @@ def parts_of(branch: str, work: Work | None, criterion: str) -> Iterator[Part]:
 class _Building:
     """The chain so far: each step stands on the one before it."""
 
-    def __init__(self, criteria: Sequence[Criterion], tip: Sha, before: Results, ask: Ask) -> None:
+    def __init__(
+        self,
+        criteria: Sequence[Criterion],
+        tip: Sha,
+        before: Results,
+        ask: Ask,
+        objected: frozenset[str] | None = None,
+    ) -> None:
         self.criteria = criteria
+        self.objected = objected
         self.head = tip
         self.tip = tip
         self.tried = 0
@@ -216,9 +228,17 @@ class _Building:
     def whole(self, source: Source) -> bool | None:
         """Graft a branch as it is: whether it passed; ``None`` if an answer is missing."""
         part = Part(branch=source.branch)
-        if not judge.gained(self.criteria, self.results, source.evidence):
-            return self._refuse(TurnedDown(part=part, onto=self.head, why="it gains no criterion"))
-        return self.take(part, source.evidence)
+        if judge.gained(self.criteria, self.results, source.evidence):
+            return self.take(part, source.evidence)
+        if self.objected is not None and source.work is None:
+            self.needs(LookAtWork(branch=source.branch))
+            return None
+        if source.work is not None and _answers(self.objected, source.work.changed):
+            return self.take(part, source.evidence)
+        why = (
+            "it gains no criterion" if self.objected is None else "it changes nothing that the final chain objected to"
+        )
+        return self._refuse(TurnedDown(part=part, onto=self.head, why=why))
 
     def again(self, source: Source) -> bool | None:
         """Graft another branch as it is onto what was taken: whether it passed; ``None`` if an answer is missing."""
@@ -238,7 +258,9 @@ class _Building:
 
     def take(self, part: Part, own: Results, *, must_gain: bool = True) -> bool | None:
         """Try any part: whether it passed; ``None`` if an answer is missing."""
-        answer = gate(self.criteria, part, self.head, self.results, own, self.ask, must_gain=must_gain)
+        answer = gate(
+            self.criteria, part, self.head, self.results, own, self.ask, must_gain=must_gain, objected=self.objected
+        )
         if isinstance(answer, tuple):
             self.needs(*answer)
             return None
@@ -252,6 +274,11 @@ class _Building:
     def _refuse(self, answer: TurnedDown) -> bool:
         self.state = replace(self.state, refused=(*self.state.refused, answer))
         return False
+
+
+def _answers(objected: frozenset[str] | None, changed: Collection[str]) -> bool:
+    """Whether a change of these paths can be an answer to an objection."""
+    return objected is not None and bool(changed) and (not objected or not objected.isdisjoint(changed))
 
 
 def named(part: Part) -> tuple[str, ...]:

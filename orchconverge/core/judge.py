@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orchconverge.core.actions import Action, Check
+from orchconverge.core.chain import MENDED, Said
 from orchconverge.core.seen import Key, Seen
 from orchconverge.core.state import Basin, Branch, Past, Run, State
 from orchconverge.core.target import Criterion, Sha
@@ -74,9 +75,31 @@ def met(results: Mapping[str, Evidence] | None, name: str) -> bool:
     return found is not None and found.met == "yes"
 
 
-def holds(basin: Basin, results: Mapping[str, Evidence] | None) -> bool:
-    """Whether all required criteria of the loop hold."""
-    return all(met(results, c.name) for c in basin.required)
+def holds(basin: Basin, results: Mapping[str, Evidence] | None, *, moved: bool = False) -> bool:
+    """Whether all required criteria of the loop hold, and the chain objects to nothing, or the target ``moved`` since."""
+    return (moved or not objections(basin)) and all(met(results, c.name) for c in basin.required)
+
+
+def objections(basin: Basin) -> tuple[Said, ...]:
+    """What the final chain holds against the target as it stands: required criteria of it that another attempt can mend."""
+    chain = basin.chain
+    if chain.moved or not chain.said:
+        return ()
+    kinds = {c.name: c.kind for c in basin.criteria if c.required and not c.in_loop}
+    return tuple(one for one in chain.said if one.met == "no" and kinds.get(one.criterion) in MENDED)
+
+
+def objected(basin: Basin) -> frozenset[str] | None:
+    """The paths of which one has to change to answer an objection, none: any; ``None`` if there is no objection."""
+    against = objections(basin)
+    return frozenset(path for one in against for path in one.paths) if against else None
+
+
+def unsettled(basin: Basin) -> tuple[Said, ...]:
+    """Required criteria of the chain that were asked, do not hold, and that no attempt can mend: a person is to look."""
+    kinds = {c.name: c.kind for c in basin.criteria if c.required and not c.in_loop}
+    said = [one for one in basin.chain.said if one.criterion in kinds]
+    return tuple(x for x in said if x.met == "unknown" or (x.met == "no" and kinds[x.criterion] not in MENDED))
 
 
 def only_conditions_missing(basin: Basin, results: Mapping[str, Evidence]) -> bool:
@@ -174,15 +197,20 @@ def since(history: Sequence[Past], run: Run) -> tuple[Past, ...]:
     return tuple(past for past in history if past.number >= run.first)
 
 
-def flat(history: Sequence[Past]) -> int:
-    """Charged attempts since the last one that got anywhere."""
-    count = 0
+def fruitless(history: Sequence[Past]) -> tuple[Past, ...]:
+    """The charged attempts since the last one that got anywhere, oldest first."""
+    found: list[Past] = []
     for past in reversed(history):
         if past.result in ("success", "partial_success"):
             break
         if past.charged:
-            count += 1
-    return count
+            found.append(past)
+    return tuple(reversed(found))
+
+
+def flat(history: Sequence[Past]) -> int:
+    """How many attempts were made since the last one that got anywhere."""
+    return len(fruitless(history))
 
 
 def given_back(history: Sequence[Past]) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from orchconverge.core.judge import gained, lost
+from orchconverge.core.judge import gained, lost, unsettled
 from orchconverge.core.matrix import began
-from orchconverge.core.measures import Shown, active_seconds, all_tokens, limits, met_of, results
+from orchconverge.core.measures import Shown, active_seconds, limits, met_of, results
 from orchconverge.core.standing import queue, unaccepted, unanswered
 from orchconverge.core.state import Basin, Branch, Run, State
+from orchconverge.core.values import all_tokens
 from orchconverge.core.views.text import clean, counted, duration, tokens
 from orchconverge.core.waits import asked
 
@@ -141,6 +142,9 @@ def _stopped(state: State, basin: Basin, run: Run) -> list[Need]:
         kind, sentence, command = "verdict", f"Take or mend {name}: {said}", f"orchconverge resume {basin.id}"
     elif run.stopped == "waiting" and unanswered(basin) and not queue(state, basin):
         kind, sentence, command = "verdict", f"Answer the verdict on {name}: {said}", _look(basin)
+    elif run.stopped == "waiting" and (open_ := unsettled(basin)) and not queue(state, basin):
+        told = "; ".join(f"{one.criterion}: {clean(one.text, CELLS)}" for one in open_)
+        kind, sentence, command = "verdict", f"See to {name}, {told}", f"orchconverge resume {basin.id}"
     elif run.stopped == "error":
         kind, sentence, command = "error", f"{name} ended by an error: {said}", f"orchconverge resume {basin.id}"
     else:  # stopped because it was asked to, or left with candidates at the lock, which its queue tells

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchconverge.core.seen import Machine, Seen, TargetSeen
 from orchconverge.core.state import Basin, Run
+from orchconverge.core.strategy import place
 from orchconverge.core.values import WaitFor
 
 PIDS_FLOOR = 128
@@ -19,7 +20,7 @@ def misplaced(basin: Basin, run: Run, target: TargetSeen, *, landing: bool = Fal
     if target.trespass:
         return target.trespass
     checkout = target.checkout
-    here = run.settings.place == "here"
+    here = place(basin, run) == "here"
     if checkout is None or not (here or landing):
         return None
     if checkout.operation is not None:

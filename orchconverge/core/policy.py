@@ -20,23 +20,24 @@ from orchconverge.core.actions import (
     StartStep,
 )
 from orchconverge.core.admit import NOTHING, record_landed
-from orchconverge.core.outlook import Outlook, outlook
+from orchconverge.core.outlook import PROBE, Outlook, blocked, outlook
 from orchconverge.core.places import misplaced, short_of
 from orchconverge.core.seen import Absent, Ended, Lost, Now, Running, Seen, Starting, TargetSeen, Unknown
 from orchconverge.core.state import Basin, Run, State
 from orchconverge.core.turn import minds_alive, not_begun, stop_minds, turn
-from orchconverge.core.values import Evidence, Place, WaitFor
+from orchconverge.core.values import Evidence, Place, StopReason, WaitFor
+from orchconverge.core.views.text import clean
 
 BEFORE_CONVERGED = ("pushl", "reviewdeep")
 """`basin.converged` follows these steps of the chain: the review may still turn a success down."""
 SMALLEST_DEADLINE = 1.0
+TOLD = 200
+"""Cells of what the chain said against a target, where a run ends with it."""
 TAMPERED = (
     "git's configuration, hooks or attributes changed during the run: undo that, or, if it is right, stop and resume"
 )
 UNKNOWN_QUOTA = timedelta(minutes=30)
 """How long to wait for a quota whose engine did not say when it comes back."""
-PROBE = timedelta(hours=1)
-"""How long a block that a person has to lift is believed in, before it is tried again: blocks pass."""
 
 
 def decide(state: State, seen: Seen, now: Now) -> list[Action]:
@@ -53,7 +54,7 @@ def decide(state: State, seen: Seen, now: Now) -> list[Action]:
         return _waiting(seen, now, basin, run)
     if basin.session is None or not state.sessions[basin.session].open:
         session = basin.session or f"session-{basin.id}"
-        return [Append(fact=e.SessionOpened(session=session, basin=basin.id, tmux=run.controller.tmux))]
+        return [_open_session(state, basin, session, run.controller.tmux)]
     if seen.fingerprint and seen.target is not None and seen.target.fingerprint not in ("", seen.fingerprint):
         return _wait(basin, "tamper", TAMPERED)
     if seen.target is not None and seen.target.trespass:
@@ -65,6 +66,13 @@ def decide(state: State, seen: Seen, now: Now) -> list[Action]:
 
 def _wait(basin: Basin, reason: WaitFor, text: str) -> list[Action]:
     return [Append(fact=e.RunWaiting(basin=basin.id, reason=reason, text=text))]
+
+
+def _open_session(state: State, basin: Basin, session: str, tmux: str) -> Action:
+    """The pursuit begins or goes on; it is a fork of the sessions of the pursuits that it starts from."""
+    before = (state.basins[name].session for name in basin.parents if name in state.basins)
+    parents = tuple(name for name in before if name is not None)
+    return Append(fact=e.SessionOpened(session=session, basin=basin.id, tmux=tmux, parents=parents))
 
 
 # --- ending from outside ---------------------------------------------------------------------------------------------
@@ -93,7 +101,8 @@ def _waiting(seen: Seen, now: Now, basin: Basin, run: Run) -> list[Action]:
     waiting = run.waiting
     over = False
     if waiting.until is not None:
-        over = now.wall >= waiting.until
+        answered = waiting.reason == "verdict" and not blocked(basin, run)
+        over = answered or now.wall >= waiting.until
     elif waiting.reason in ("disk", "memory", "limit"):
         over = short_of(seen, run) is None
     elif waiting.reason in ("branch", "tamper"):
@@ -126,7 +135,7 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     unrecorded = record_landed(state, seen, basin, target)
     if unrecorded:
         return unrecorded
-    if basin.phase == "open" and (not run.checked or not judge.answered(basin, target.head)):
+    if basin.phase == "open" and not _checked(basin, run, target):
         return _check_target(state, seen, basin, run, target)
     refused = _refusal(state, basin)
     if refused is not None:
@@ -135,6 +144,8 @@ def _between(state: State, seen: Seen, now: Now, basin: Basin, run: Run) -> list
     look = outlook(basin, run, now)
     if look.ends:
         return _finish(state, seen, now, basin, run, look)
+    if look.until is not None:
+        return [Append(fact=e.RunWaiting(basin=basin.id, reason="verdict", text=look.text, until=look.until))]
     engine = _engine(basin, run, seen, now)
     if isinstance(engine, e.RunWaiting):
         return [Append(fact=engine)]
@@ -155,6 +166,13 @@ def _over(basin: Basin, run: Run) -> bool:
     return done and last is not None and run.started is not None and last >= run.started
 
 
+def _checked(basin: Basin, run: Run, target: TargetSeen) -> bool:
+    """Whether the target's tip was checked in this run, where its next attempt works: a directory holds more than git has."""
+    in_place = basin.tip is not None and any(x.place == "here" for x in basin.tip.results.values())
+    moved = in_place and strategy.place(basin, run) == "fresh"
+    return run.checked and judge.answered(basin, target.head) and not moved
+
+
 def _check_target(state: State, seen: Seen, basin: Basin, run: Run, target: TargetSeen) -> list[Action]:
     """Run the criteria on the target's tip: before the first attempt in the caller's directory and in a fresh tree."""
     assert target.head is not None
@@ -173,7 +191,7 @@ def _check_target(state: State, seen: Seen, basin: Basin, run: Run, target: Targ
 def _places(seen: Seen, basin: Basin, run: Run, target: TargetSeen) -> tuple[Place, ...]:
     """Where the tip is checked; the last one is what counts. The caller's directory only while it is clean and there."""
     clean = target.checkout is not None and not target.checkout.dirty and target.tree not in seen.spoiled
-    if run.settings.place == "here":
+    if strategy.place(basin, run) == "here":
         if not clean:
             return ("fresh",)
         return ("fresh", "here") if basin.start is None else ("here",)
@@ -222,6 +240,10 @@ def _next_attempt(basin: Basin, run: Run, now: Now, engine: strategy.Strategy) -
     plan = strategy.following(basin, run)
     if engine.why:  # another engine than the plan's has no context to go on in
         plan = replace(engine, why=f"{engine.why}; {plan.why}", fresh=True)
+    if blocked(basin, run):
+        plan = replace(plan, strategy="continue", why="it was blocked, and blocks pass", fresh=False)
+    if (against := judge.objections(basin)) and plan.strategy == "continue":
+        plan = replace(plan, why=f"{', '.join(one.criterion for one in against)} turned it down")
     left = run.settings.attemptSeconds
     if run.limits.hours is not None:
         left = min(left, run.limits.hours * 3600 - now.active)
@@ -231,7 +253,7 @@ def _next_attempt(basin: Basin, run: Run, now: Now, engine: strategy.Strategy) -
         strategy=plan.strategy if plan.fresh or plan.strategy == "wider" else "continue",
         why=plan.why,
         engine=engine.engine,
-        width=1 if run.settings.retries else strategy.width(basin, run),
+        width=1 if run.settings.retries or blocked(basin, run) else strategy.width(basin, run),
         deadline=max(SMALLEST_DEADLINE, left),
         retries=run.settings.retries or None,
     )
@@ -247,16 +269,24 @@ def _finish(state: State, seen: Seen, now: Now, basin: Basin, run: Run, look: Ou
     chain = basin.chain
     if chain.running is not None:
         return _follow_step(seen, basin, chain.round, chain.running)
-    done = () if chain.stale else chain.names
+    anew = chain.stale or _asks_again(basin, run)
+    done = () if anew else chain.names
     left = [step for step in run.settings.chain if step not in done]
     converging = basin.phase == "open" and basin.tip is not None and judge.holds(basin, basin.tip.results)
-    if converging and not any(step in BEFORE_CONVERGED for step in left):
+    if converging and not judge.unsettled(basin) and not any(step in BEFORE_CONVERGED for step in left):
         return [Append(fact=e.BasinConverged(basin=basin.id, note=_note(basin)))]
     if left:
-        number = chain.round + 1 if chain.stale else chain.round
+        number = chain.round + 1 if anew else chain.round
         argv = seen.step_argv.get(left[0], (left[0],))
         return [Append(fact=e.StepStarted(basin=basin.id, round=number, step=left[0], argv=argv))]
     return _leave(state, basin, look)
+
+
+def _asks_again(basin: Basin, run: Run) -> bool:
+    """Whether this run asks what the chain could not settle in the one before."""
+    last = basin.chain.done[-1].at if basin.chain.done else None
+    before = last is not None and run.started is not None and last < run.started
+    return before and basin.phase == "open" and bool(judge.unsettled(basin))
 
 
 def _follow_step(seen: Seen, basin: Basin, number: int, step: str) -> list[Action]:
@@ -273,6 +303,9 @@ def _follow_step(seen: Seen, basin: Basin, number: int, step: str) -> list[Actio
         detail=result.detail,
         url=result.url,
         commit=result.commit,
+        results=result.results,
+        findings=result.findings,
+        usage=result.usage,
     )
     if step == "report" and result.path:
         written = e.ReportWritten(basin=basin.id, path=result.path, commit=result.commit)
@@ -283,7 +316,8 @@ def _follow_step(seen: Seen, basin: Basin, number: int, step: str) -> list[Actio
 
 def _note(basin: Basin) -> str:
     """What the chain could not run here, said on the ledger."""
-    unasked = [c.name for c in basin.criteria if c.required and not c.in_loop]
+    held = {one.criterion for one in basin.chain.said if one.met == "yes"}
+    unasked = [c.name for c in basin.criteria if c.required and not c.in_loop and c.name not in held]
     return f"could not be run here: {', '.join(unasked)}" if unasked else ""
 
 
@@ -297,5 +331,10 @@ def _leave(state: State, basin: Basin, look: Outlook) -> list[Action]:
         if basin.session is not None and state.sessions[basin.session].open:
             closed = e.SessionClosed(session=basin.session, basin=basin.id, reason="met")
             actions.append(Append(fact=closed))
-    stopped = e.RunStopped(basin=basin.id, reason=look.stop or "error", text=look.text)
-    return [*actions, Append(fact=stopped), Finish()]
+    reason: StopReason
+    reason, text = look.stop or "error", look.text
+    against = judge.objections(basin) or judge.unsettled(basin)
+    if basin.phase == "open" and against:
+        reason = "waiting" if reason == "converged" else reason
+        text = "; ".join((text, *(f"{one.criterion} is not met: {clean(one.text, TOLD)}" for one in against)))
+    return [*actions, Append(fact=e.RunStopped(basin=basin.id, reason=reason, text=text)), Finish()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from orchconverge.core.judge import holds
+from orchconverge.core.judge import holds, objections
 from orchconverge.core.state import Basin, Branch, State
 from orchconverge.core.values import StopReason
 from orchconverge.errors import LIMIT, STALLED, USAGE, WAITING
@@ -65,7 +65,8 @@ def phase(state: State, basin: Basin, *, lease: bool | None) -> str:
         return _WAITS.get(run.waiting.reason, "WAITING")
     if basin.attempt is not None:
         return "RUNNING"
-    if basin.phase == "converged" or not basin.chain.stale:
+    over = not basin.chain.stale and not objections(basin)
+    if basin.phase == "converged" or basin.chain.running is not None or over:
         return "FINALIZING"
     return "AT LOCK" if basin.valve == "person" and queue(state, basin) else "RUNNING"
 
@@ -89,7 +90,7 @@ def unanswered(basin: Basin) -> bool:
 def unaccepted(basin: Basin) -> bool:
     """Whether all criteria hold by an attempt with something in it that a person has to see, and none has said yes to it."""
     last = basin.history[-1] if basin.history else None
-    if last is None or last.decision != "BLOCKED" or basin.tip is None or basin.phase != "open":
+    if last is None or last.decision != "BLOCKED" or last.passes or basin.tip is None or basin.phase != "open":
         return False
     return basin.amended < last.number and holds(basin, basin.tip.results)
 

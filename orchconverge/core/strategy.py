@@ -7,8 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from orchconverge.core.judge import flat, since
-from orchconverge.core.state import Basin, Run
+from orchconverge.core.judge import fruitless, since
+from orchconverge.core.state import Basin, Past, Run
+from orchconverge.core.values import Place
 
 APPROACHES: Final = (
     "minimal: the smallest change that meets an unmet criterion, nothing else touched",
@@ -23,10 +24,15 @@ APPROACHES: Final = (
 """Shipped approaches, in the order they are tried. Changing the approach each attempt is the largest lever measured."""
 
 LADDER: Final = ("fresh context", "wider", "next engine", "stop")
-"""The rungs of an escalation. In place there is a context to leave and no room for more minds; in worktrees it is the other
-way round. `next engine` needs a chain of engines."""
+"""The rungs of an escalation, each climbed after `Settings.stallAfter` attempts without progress. Only in place is there a
+context to leave, `wider` moves the pursuit to worktrees, and `next engine` needs a chain of engines."""
 WIDTHS: Final = (1, 2, 3, 5, 8)
 """How wide a wave grows by itself: wider than that costs runs and gains hardly any time."""
+FAILURES_A_MIND: Final = 4
+"""So many failures of the most stubborn criterion are worth one more mind."""
+STUBBORN: Final = 20
+STUBBORN_APPROACHES: Final = 6
+"""A criterion that failed so often, by so many approaches, is for a person."""
 
 
 class Strategy(Struct, frozen=True, kw_only=True):
@@ -41,9 +47,10 @@ class Strategy(Struct, frozen=True, kw_only=True):
 
 def rungs(run: Run) -> tuple[str, ...]:
     """The rungs that this run can climb."""
-    here = run.settings.place == "here"
-    without = {"wider" if here or run.settings.widen != "stall" else "", "fresh context" if not here else ""}
-    if len(run.settings.engines) == 1:
+    settings = run.settings
+    alone = settings.place == "here" and not (settings.widen.isdigit() and int(settings.widen) > 1)
+    without = {"wider" if settings.widen != "stall" else "", "fresh context" if not alone else ""}
+    if len(settings.engines) == 1:
         without.add("next engine")
     return tuple(rung for rung in LADDER if rung not in without)
 
@@ -54,10 +61,23 @@ def approach(basin: Basin, run: Run, number: int) -> str:
     return listed[(number - 1) % len(listed)]
 
 
+def climbed(basin: Basin, run: Run) -> tuple[int, ...]:
+    """How many attempts without progress were made on the ground and on each rung of the ladder, up to where it stands.
+
+    A rung is left after ``stallAfter`` of them, and at once where admission denied that it goes on like that.
+    """
+    made = [0]
+    for past in fruitless(since(basin.history, run)):
+        made[-1] += 1
+        if past.denied or made[-1] == run.settings.stallAfter:
+            made.append(0)
+    return tuple(made)
+
+
 def following(basin: Basin, run: Run) -> Strategy:
     """The strategy of the attempt after ``basin.history``."""
-    unsuccessful = flat(since(basin.history, run))
-    level = unsuccessful // run.settings.stallAfter
+    made = climbed(basin, run)
+    level, unsuccessful = len(made) - 1, sum(made)
     ladder = rungs(run)
     engine = run.settings.engines[0]
     if level == 0:
@@ -68,8 +88,9 @@ def following(basin: Basin, run: Run) -> Strategy:
     if "next engine" in ladder[: min(level, len(ladder))]:
         steps = level - ladder.index("next engine")
         engine = run.settings.engines[steps % len(run.settings.engines)]
-    at_once = unsuccessful % run.settings.stallAfter == 0
-    return Strategy(strategy=rung, why=why, engine=engine, fresh=at_once, stop=rung == "stop")
+    if basin.history[-1].denied:
+        why = "going on in the same way was denied"
+    return Strategy(strategy=rung, why=why, engine=engine, fresh=made[-1] == 0, stop=rung == "stop")
 
 
 def engine_for(basin: Basin, run: Run, wanted: str, now: datetime, absent: frozenset[str]) -> Strategy | None:
@@ -115,14 +136,40 @@ def failures(basin: Basin) -> dict[str, int]:
     return counted
 
 
+def stubborn(basin: Basin, run: Run) -> str:
+    """The criterion that is not to be met by just another approach, with its figures; empty if there is none.
+
+    A person who starts the run anew, or answers, starts the count anew.
+    """
+    mine = [past for past in since(basin.history, run) if past.number > basin.amended]
+    for criterion in basin.counted:
+        unmet: list[Past] = []
+        for past in mine:
+            unmet = [] if past.criteria.get(criterion.name) else [*unmet, past]
+        failed = sum(past.results for past in unmet)
+        ways = {way.partition(":")[0] for past in unmet if past.results for way in past.approach.split(" / ")}
+        if failed >= STUBBORN and len(ways) >= STUBBORN_APPROACHES:
+            return f"{criterion.name} failed {failed} times, by {len(ways)} approaches"
+    return ""
+
+
+def place(basin: Basin, run: Run) -> Place:
+    """Where the minds of the running attempt work, else those of the next.
+
+    One directory has room for one mind: a pursuit that once was wider has moved to worktrees, and stays there.
+    """
+    if run.settings.place == "fresh" or any(past.place == "fresh" for past in basin.history):
+        return "fresh"
+    wide = basin.attempt.width if basin.attempt is not None else width(basin, run)
+    return "fresh" if wide > 1 else "here"
+
+
 def width(basin: Basin, run: Run) -> int:
     """How many minds the next attempt has: as asked for, more where it stalls, never more than budget and limits allow."""
     settings, limits = run.settings, run.limits
-    if settings.place == "here":
-        return 1
     wanted = settings.minds
-    stubborn = max((n for name, n in failures(basin).items() if name in {c.name for c in basin.counted}), default=0)
-    by_failures = max(w for w in WIDTHS if w <= 1 + -(-stubborn // 4))
+    failed = max((n for name, n in failures(basin).items() if name in {c.name for c in basin.counted}), default=0)
+    by_failures = max(w for w in WIDTHS if w <= 1 + -(-failed // FAILURES_A_MIND))
     if settings.widen.isdigit():
         wanted = int(settings.widen)
     elif settings.widen == "f4":
@@ -141,11 +188,11 @@ def width(basin: Basin, run: Run) -> int:
 
 def _steps_wider(basin: Basin, run: Run) -> int:
     """How far the rung `wider` is climbed: one step with each attempt on it, and it stays that wide on the rungs above."""
-    ladder, stall = rungs(run), run.settings.stallAfter
+    ladder, made = rungs(run), climbed(basin, run)
     if "wider" not in ladder:
         return 0
-    on_it = flat(since(basin.history, run)) - (ladder.index("wider") + 1) * stall + 1
-    return max(0, min(on_it, stall))
+    rung = ladder.index("wider") + 1
+    return 0 if len(made) <= rung else made[rung] + (len(made) == rung + 1)
 
 
 def reserve(basin: Basin) -> float | None:

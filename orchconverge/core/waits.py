@@ -68,7 +68,8 @@ def waits_for(state: State, basin: Basin, at: At, *, phase: str) -> Wait:
         return Wait("you", _at_lock(state, basin))
     if phase in ("STALLED", "VERDICT"):
         said = asked(basin)
-        return Wait("you", f"you: {said}" if said else "you: an answer")
+        again = run.waiting.until if run.waiting is not None else None
+        return Wait("you", f"you: {said}" if said else "you: an answer", again, f"{basin.id} is tried again")
     if phase == "LIMIT":
         return Wait("limit", f"limit: {asked(basin) or 'reached'}")
     if phase == "STOPPED":
@@ -175,7 +176,8 @@ def next_attempt(basin: Basin, at: At, wait: Wait, *, phase: str, command: str |
     if phase == "FINALIZING":
         return "none, the final steps run"
     if wait.kind == "you":
-        return f"after you: {command}" if command else "after you"
+        again = f", or by itself at {clock(wait.until, at.now)}" if wait.until is not None else ""
+        return (f"after you: {command}" if command else "after you") + again
     if wait.kind in ("quota", "disk", "memory", "network"):
         until = f", {clock(wait.until, at.now)}" if wait.until is not None else ""
         return f"after {wait.kind}{until}"

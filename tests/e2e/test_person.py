@@ -20,10 +20,10 @@ FLAGGED = {"write": {"path": ".github/workflows/ci.yml", "text": "on: push\n"}}
 # --- refused at the start --------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_built_is_refused_and_not_ignored(lab: Lab) -> None:
-    words = (*met("a"), "--criterion", "judge=it is fast")
+def test_a_judge_that_is_told_nothing_is_refused(lab: Lab) -> None:
+    words = (*met("a"), "--criterion", "judge")
     refused = lab.play("a is there", lab.script(mind(*meets("a"))), *words, code=2)
-    assert "judging by an engine is not in this version" in refused.stderr
+    assert "a judge has to be told what must be true" in refused.stderr
     assert lab.kinds() == ()
 
 

@@ -20,6 +20,7 @@ from orchconverge.app.minds import Minds
 from orchconverge.app.trees import Trees
 from orchconverge.core import judge, outlook, turn
 from orchconverge.core.events import (
+    AttemptEnded,
     AttemptStarted,
     BranchGrafted,
     BranchSpawned,
@@ -32,7 +33,7 @@ from orchconverge.core.events import (
 from orchconverge.core.fold import CASES
 from orchconverge.core.judge import Answers
 from orchconverge.core.seen import Absent, Running
-from orchconverge.core.state import Basin, Branch, Phase
+from orchconverge.core.state import Basin, Branch, Phase, Run
 from orchconverge.core.values import Evidence, Fact, Place
 from tests.fakes.git import MemoryGit
 from tests.fakes.simulation import Simulation, Violation, simulate
@@ -51,6 +52,7 @@ WAVES: Counter[str] = Counter()
 def count(met: Counter[str], done: Simulation) -> None:
     met["runs"] += 1
     met["crashes"] += done.crashes
+    met["moved to worktrees"] += len({fact.place for fact in done.facts(BranchSpawned)}) > 1
     for fact in done.facts(Fact):
         met[type(fact).__name__] += 1
         if isinstance(fact, RunStopped | RunWaiting):
@@ -83,8 +85,9 @@ def test_the_seeds_lead_everywhere() -> None:
         assert MET[what] > 20, what
     for reason in ("converged", "limit", "stalled", "waiting", "stopped", "killed", "refused"):
         assert MET[f"RunStopped {reason}"] > 2, reason
-    for reason in ("quota", "tamper", "branch", "disk", "memory"):
+    for reason in ("quota", "tamper", "branch", "disk", "memory", "verdict"):
         assert MET[f"RunWaiting {reason}"] > 2, reason
+    assert MET["moved to worktrees"] > 10
 
 
 def test_the_seeds_of_waves_lead_everywhere_too() -> None:
@@ -170,6 +173,36 @@ def test_a_wave_that_is_killed_anywhere_and_resumed_ends_the_same(stride: int) -
         killed = simulate(story, crash_at=point)
         assert killed.crashes == 1
         assert outcome(killed) == outcome(whole), f"killed at point {point}"
+
+
+@STRIDES
+def test_killed_anywhere_while_it_moves_from_the_checkout_to_worktrees_it_ends_the_same(stride: int) -> None:
+    """One mind gets nowhere in the checkout, nor in a fresh context; of two in worktrees one meets both criteria."""
+    chosen = settings("here", stallAfter=1, interval=5.0)
+    story = plain("here", minds=("none", "none", "noise", "gain all"), settings=chosen)
+    whole = simulate(story)
+    assert [fact.place for fact in whole.facts(BranchSpawned)] == ["here", "here", "fresh", "fresh"]
+    assert whole.basin.phase == "converged"
+    points = whole.faults.points
+    assert points > 200
+    for point in range(1, points + 1, stride):
+        killed = simulate(story, crash_at=point)
+        assert killed.crashes == 1
+        assert outcome(killed) == outcome(whole), f"killed at point {point}"
+
+
+@STRIDES
+def test_killed_anywhere_a_block_is_waited_out_once(stride: int) -> None:
+    story = plain("fresh", minds=("same verdict", "same verdict", "gain all"), patience=9000.0)
+    whole = simulate(story)
+    assert [fact.reason for fact in whole.facts(RunWaiting)] == ["verdict"]
+    assert whole.basin.phase == "converged"
+    for point in range(1, whole.faults.points + 1, stride):
+        killed = simulate(story, crash_at=point)
+        assert killed.crashes == 1
+        assert outcome(killed) == outcome(whole), f"killed at point {point}"
+        blocked, probe = killed.facts(AttemptEnded)[1], killed.facts(AttemptStarted)[2]
+        assert probe.at - blocked.at >= outlook.PROBE, f"tried again too early, killed at point {point}"
 
 
 # --- shown red: what the watch sees where the product is broken -----------------------------------------------------------
@@ -261,6 +294,27 @@ def test_a_mind_that_begins_elsewhere_than_its_wave_is_seen(monkeypatch: pytest.
     monkeypatch.setattr(turn, "_spawned", at_the_tip)
     story = wave("gain", "gain", "gain", maxMinds=1, weather=((20.0, "commit"), (30.0, "commit"), (40.0, "commit")))
     assert "begins elsewhere than its wave" in red(story)
+
+
+def test_a_wave_in_one_directory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn, "place", lambda basin, run: "here")
+    chosen = settings("here", stallAfter=1, interval=0.0)
+    assert "2 minds in one place" in red(plain("here", minds=("none",) * 9, settings=chosen))
+
+
+def test_a_mind_that_goes_back_to_the_checkout_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_width(basin: Basin, run: Run) -> Place:
+        return "fresh" if basin.attempt is not None and basin.attempt.width > 1 else "here"
+
+    monkeypatch.setattr(turn, "place", by_width)
+    chosen = settings("here", stallAfter=1, interval=0.0)
+    story = plain(
+        "here",
+        minds=("none", "none", "gain", "gain", "gain"),
+        criteria=tuple(map(holds, ("c1", "c2", "c3"))),
+        settings=chosen,
+    )
+    assert "in place, though the pursuit left it" in red(story)
 
 
 def test_a_graft_that_loses_what_held_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchconverge.app import control, handover, records
+from orchconverge.app.admission import Admissions
 from orchconverge.app.minds import Minds
 from orchconverge.app.trees import AT_LOCK, Trees
 from orchconverge.app.world import World, given_name, mind_name
@@ -238,7 +239,7 @@ def test_what_lies_in_a_repository_of_its_own_is_not_said_to_be_kept(left: Simul
     branch = world.ledger.state.branches[f"{BASIN}.1"]
     path = Path(branch.worktree)
     left.store.places[path].files |= {"clone/": "a repository", "left": "uncommitted"}
-    end = Minds(world, Trees(world, BASIN)).read(world.ledger.state, branch)
+    end = Minds(world, Trees(world, BASIN), Admissions(world, BASIN)).read(world.ledger.state, branch)
     assert end.leftovers == ("left",)
     assert f"{branch.id} left repositories of its own in {path}: clone/" in left.journal.lines
 

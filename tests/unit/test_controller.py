@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from orchconverge.core.events import (
@@ -28,7 +30,8 @@ from orchconverge.core.events import (
 from orchconverge.core.standing import exit_code
 from orchconverge.core.target import Criterion
 from orchconverge.core.values import Limits, Place
-from tests.fakes.simulation import BASIN, Simulation, simulate
+from tests.fakes.players import TARGET
+from tests.fakes.simulation import BASIN, ROOT, Simulation, simulate
 from tests.fakes.story import TESTS, Rates, Story, holds, plain, settings
 
 BOTH = pytest.mark.parametrize("place", ["here", "fresh"])
@@ -77,7 +80,10 @@ def test_progress_goes_on_with_another_approach(place: Place) -> None:
 @pytest.mark.parametrize(
     ("place", "ladder"),
     [
-        ("here", [("continue", 1), ("continue", 1), ("fresh context", 1), ("continue", 1)]),
+        (
+            "here",
+            [("continue", 1), ("continue", 1), ("fresh context", 1), ("continue", 1), ("wider", 2), ("wider", 3)],
+        ),
         ("fresh", [("continue", 1), ("continue", 1), ("wider", 2), ("wider", 3)]),
     ],
 )
@@ -86,7 +92,7 @@ def test_no_progress_climbs_to_a_fresh_context_or_wider_and_then_stops(
 ) -> None:
     chosen = settings(place, stallAfter=2, interval=0.0)
     done = simulate(plain(place, minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
-    assert decisions(done) == ["IN_PROGRESS", "STALLED", "IN_PROGRESS", "STALLED"]
+    assert decisions(done) == ["IN_PROGRESS", "STALLED"] * (len(ladder) // 2)
     assert [(fact.strategy, fact.width) for fact in done.facts(AttemptStarted)] == ladder
     assert len(done.facts(BranchSpawned)) == sum(width for _, width in ladder)
     assert stopped(done)[0] == "stalled"
@@ -101,15 +107,59 @@ def test_in_place_the_engines_context_is_continued_until_the_escalation() -> Non
     assert [fact.why for fact in contexts] == ["the first of this engine", "2 attempts without progress"]
     argv = [entry.program.log for name, entry in done.machine.entries.items() if name.startswith("minds/")]
     assert [sum(fact.engineSession.encode() in log for log in argv) for fact in contexts] == [2, 2]
+    assert len(argv) == 9, "and none for the five minds in worktrees"
 
 
-@pytest.mark.parametrize(("place", "rung"), [("here", "fresh context"), ("fresh", "wider")])
-def test_the_last_rung_but_one_is_the_next_engine(place: Place, rung: str) -> None:
+def test_in_place_it_widens_in_worktrees_and_what_passes_the_gate_lands_on_the_same_branch() -> None:
+    chosen = settings("here", stallAfter=2, interval=0.0)
+    minds = ("none",) * 5 + ("gain all",)
+    done = simulate(plain("here", minds=minds, settings=chosen, limits=Limits(attempts=9)))
+    assert [fact.place for fact in done.facts(BranchSpawned)] == ["here"] * 4 + ["fresh"] * 2
+    assert [fact.branch for fact in done.facts(BranchGrafted)] == ["goal.6"]
+    assert stopped(done)[0] == "converged"
+    root = done.store.places[ROOT]
+    assert (root.branch, done.store.dirt(root)) == (TARGET, ((), ()))
+    assert done.store.files(done.store.refs[f"refs/heads/{TARGET}"])["c2.txt"] == "yes"
+
+
+def test_what_landed_from_worktrees_waits_for_a_checkout_that_is_not_clean() -> None:
+    chosen = settings("here", stallAfter=1, interval=0.0)
+    minds = ("none", "none", "gain all", "gain all")
+    story = plain("here", minds=minds, settings=chosen, limits=Limits(attempts=9), weather=((100.0, "dirty"),))
+    done = simulate(story)
+    [waiting] = done.facts(RunWaiting)
+    assert (waiting.reason, "changes" in waiting.text) == ("branch", True)
+    assert stopped(done)[0] == "converged"
+
+
+def test_in_place_with_a_person_at_the_lock_a_wave_ends_in_a_proposal() -> None:
+    chosen = settings("here", stallAfter=1, interval=0.0, lock="person")
+    done = simulate(plain("here", minds=("none", "none", "gain", "none"), settings=chosen, limits=Limits(attempts=9)))
+    assert [fact.parts[0].part.branch for fact in done.facts(ProposalMade)] == ["goal.3"]
+    assert done.facts(BranchGrafted) == []
+    assert stopped(done)[0] == "waiting"
+
+
+def test_a_controller_that_died_after_the_move_goes_on_in_worktrees() -> None:
+    chosen = settings("here", stallAfter=1, interval=0.0)
+    minds = ("none",) * 3 + ("gain", "gain", "gain")
+    for seed in range(6):
+        story = plain(
+            "here", seed=seed, minds=minds, settings=chosen, limits=Limits(attempts=9), rates=Rates(crash=0.02)
+        )
+        done = simulate(story)
+        spawned = [fact.place for fact in done.facts(BranchSpawned)]
+        assert spawned == sorted(spawned, reverse=True)
+        assert "fresh" in spawned
+
+
+@pytest.mark.parametrize(("place", "below"), [("here", ["fresh context", "wider"]), ("fresh", ["wider"])])
+def test_the_last_rung_but_one_is_the_next_engine(place: Place, below: list[str]) -> None:
     chosen = settings(place, stallAfter=1, interval=0.0, engines=("sim", "other"))
     done = simulate(plain(place, minds=("none",) * 9, settings=chosen, limits=Limits(attempts=9)))
     started = done.facts(AttemptStarted)
-    assert [fact.engine for fact in started] == ["sim", "sim", "other"]
-    assert [fact.strategy for fact in started] == ["continue", rung, "next engine"]
+    assert [fact.engine for fact in started] == ["sim", *("sim" for _ in below), "other"]
+    assert [fact.strategy for fact in started] == ["continue", *below, "next engine"]
     assert stopped(done)[0] == "stalled"
 
 
@@ -203,11 +253,33 @@ def test_a_flagged_candidate_in_a_worktree_waits_and_is_not_grafted() -> None:
     assert stopped(done)[0] == "waiting"
 
 
-def test_the_same_verdict_from_two_approaches_is_blocked() -> None:
-    done = simulate(plain("fresh", minds=("same verdict",) * 9))
-    assert results(done) == ["verdict", "verdict"]
+def test_the_same_verdict_from_two_approaches_is_blocked_and_tried_again_after_an_hour() -> None:
+    chosen = settings("fresh", stallAfter=2)
+    minds = ("same verdict",) * 3 + ("gain all",)
+    done = simulate(plain("fresh", minds=minds, settings=chosen, patience=9000.0))
+    assert decisions(done) == ["IN_PROGRESS", "BLOCKED", "BLOCKED", "SUCCESS"]
+    first, second = done.facts(RunWaiting)
+    assert (first.reason, first.text) == ("verdict", "the key is missing")
+    ended, started = done.facts(AttemptEnded), done.facts(AttemptStarted)
+    assert [first.until, second.until] == [fact.at + timedelta(hours=1) for fact in ended[1:3]]
+    late = [fact.at - until for fact, until in zip(started[2:], [first.until, second.until], strict=True)]
+    assert all(timedelta(0) <= after < timedelta(seconds=30 + chosen.interval) for after in late)
+    assert [fact.width for fact in started[2:]] == [1, 1], "a probe is not wider, though the run has stalled"
+    assert started[2].active - ended[1].active < 60, "waiting is no active time"
+    assert stopped(done)[0] == "converged"
+
+
+def test_no_block_is_tried_again_past_the_limits() -> None:
+    done = simulate(plain("fresh", minds=("same verdict",) * 9, limits=Limits(attempts=2)))
     assert decisions(done) == ["IN_PROGRESS", "BLOCKED"]
+    assert done.facts(RunWaiting) == []
     assert stopped(done)[0] == "waiting"
+
+
+def test_while_a_block_is_waited_out_a_person_can_stop_the_run() -> None:
+    done = simulate(plain("fresh", minds=("same verdict",) * 9))
+    assert decisions(done) == ["IN_PROGRESS", "BLOCKED"]
+    assert stopped(done)[0] == "stopped"
 
 
 # --- when the next attempt comes -------------------------------------------------------------------------------------

@@ -155,13 +155,20 @@ class World:
         ]
 
 
-def harvest(world: World, sources: Sequence[Source] | None = None, *, tries: int = 12) -> Harvest:
+def harvest(
+    world: World,
+    sources: Sequence[Source] | None = None,
+    *,
+    tries: int = 12,
+    objected: frozenset[str] | None = None,
+) -> Harvest:
     """Answer until nothing is missing. Branches are looked at when that is asked for."""
     looked: set[str] = set()
     given = world.sources(seen=()) if sources is None else list(sources)
     for _ in range(2000):
         ready = [s if s.work or s.branch not in looked else replaced(world, s) for s in given]
-        found = propose(CRITERIA, world.tip, world.results(world.start), ready, world, tries=tries)
+        before = world.results(world.start)
+        found = propose(CRITERIA, world.tip, before, ready, world, tries=tries, objected=objected)
         if not found.missing:
             return found
         for action in found.missing:
@@ -314,7 +321,7 @@ def test_what_a_person_chose_is_taken_in_that_order_or_named(scene: Scene, data:
     world = World(scene)
     paths = st.lists(st.sampled_from(FILES), min_size=1, max_size=2, unique=True).map(tuple)
     parts = st.builds(Part, branch=st.sampled_from(sorted(world.made)), paths=paths)
-    chosen = data.draw(st.lists(parts, max_size=3))
+    chosen = data.draw(st.lists(parts, max_size=3, unique_by=repr))
     for _ in range(500):
         before = world.results(world.start)
         found = assemble(CRITERIA, world.tip, before, [(part, {}) for part in chosen], world, must_gain=False)
@@ -416,3 +423,22 @@ def test_a_condition_is_never_a_reason_to_take_a_part() -> None:
     assert (found.taken, found.missing) == ((), ())
     assert [x.why for x in found.refused] == ["it gains no criterion"]
     assert gained(criteria, before, before) == lost(before, before) == ()
+
+
+@pytest.mark.parametrize(
+    ("objected", "changes", "lands"),
+    [
+        (None, {"e": "neutral"}, False),
+        (frozenset({"e"}), {"e": "neutral"}, True),
+        (frozenset(), {"e": "neutral"}, True),
+        (frozenset({"f"}), {"e": "neutral"}, False),
+        (frozenset({"e"}), {"e": "neutral", "a": "bad"}, False),
+    ],
+)
+def test_where_all_holds_a_branch_lands_if_it_answers_an_objection_and_loses_nothing(
+    objected: frozenset[str] | None, changes: Files, lands: bool
+) -> None:
+    start = dict.fromkeys("abcd", "good")
+    scene = Scene(tuple(Truth((file,), ()) for file in "abcd"), start, ((Made(changes),),))
+    found = harvest(World(scene), objected=objected)
+    assert [taken.gains for taken in found.taken] == ([()] if lands else [])

@@ -8,9 +8,22 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from orchconverge.core.state import Basin, Past, Run
-from orchconverge.core.strategy import APPROACHES, WIDTHS, approach, failures, following, rungs, width
+from orchconverge.core.strategy import (
+    APPROACHES,
+    STUBBORN,
+    STUBBORN_APPROACHES,
+    WIDTHS,
+    approach,
+    failures,
+    following,
+    place,
+    rungs,
+    stubborn,
+    width,
+)
 from orchconverge.core.target import Budget, Criterion, Sha, Termination
 from orchconverge.core.values import ControllerId, Limits, Place, Result, Usage
 from tests.fakes.story import settings
@@ -24,11 +37,20 @@ def run(place: Place = "fresh", *, limits: Limits | None = None, **chosen: objec
     return Run(id="r", controller=controller, settings=settings(place, **chosen), limits=limits or Limits(), started=AT)
 
 
-def past(number: int, *, met: tuple[str, ...] = (), result: Result = "no_progress", results: int = 1) -> Past:
+def past(
+    number: int,
+    *,
+    met: tuple[str, ...] = (),
+    result: Result = "no_progress",
+    results: int = 1,
+    approach: str = "",
+    where: Place = "here",
+    denied: bool = False,
+) -> Past:
     return Past(
         number=number,
         strategy="continue",
-        approach="",
+        approach=approach,
         engine="sim",
         charged=True,
         result=result,
@@ -44,6 +66,8 @@ def past(number: int, *, met: tuple[str, ...] = (), result: Result = "no_progres
         active_ended=0.0,
         usage=Usage(),
         results=results,
+        place=where,
+        denied=denied,
     )
 
 
@@ -115,10 +139,99 @@ def test_a_width_that_is_named_is_kept_stalled_or_not() -> None:
     assert rungs(run(widen="4")) == ("stop",)
 
 
-def test_in_place_there_is_one_mind_whatever_is_asked_for() -> None:
-    for widen in ("stall", "f4", "5"):
-        assert width(flat(9), run("here", minds=3, widen=widen)) == 1
-    assert rungs(run("here")) == ("fresh context", "stop")
+def test_in_place_it_gets_a_fresh_context_first_and_moves_to_worktrees_to_get_wider() -> None:
+    here = run("here", stallAfter=2)
+    assert rungs(here) == ("fresh context", "wider", "stop")
+    climb = [flat(n, results=0) for n in range(6)]
+    assert [(following(b, here).strategy, width(b, here), place(b, here)) for b in climb] == [
+        ("continue", 1, "here"),
+        ("continue", 1, "here"),
+        ("fresh context", 1, "here"),
+        ("fresh context", 1, "here"),
+        ("wider", 2, "fresh"),
+        ("wider", 3, "fresh"),
+    ]
+    assert following(flat(6, results=0), here).stop
+
+
+def test_a_pursuit_that_moved_to_worktrees_stays_there_when_it_is_narrow_again_and_when_it_is_resumed() -> None:
+    here = run("here", stallAfter=1)
+    moved = basin(past(1), past(2), past(3, where="fresh", results=2), past(4, met=("c1",), result="partial_success"))
+    assert (width(moved, here), place(moved, here)) == (1, "fresh")
+    again = replace(here, first=5)
+    assert (width(moved, again), place(moved, again)) == (1, "fresh")
+
+
+@pytest.mark.parametrize(("left", "wide", "where"), [(None, 2, "fresh"), (7, 1, "here")])
+def test_in_place_a_budget_for_one_mind_more_leaves_it_where_it_is(left: int | None, wide: int, where: Place) -> None:
+    limits = Limits(minds=left)
+    stalled = flat(6, results=0)
+    found = replace(stalled, branches=6)
+    assert following(found, run("here", limits=limits)).strategy == "wider"
+    assert (width(found, run("here", limits=limits)), place(found, run("here", limits=limits))) == (wide, where)
+
+
+@pytest.mark.parametrize(
+    ("widen", "expected"),
+    [
+        ("stall", [(1, "here"), (1, "here"), (1, "here"), (1, "here"), (5, "fresh"), (5, "fresh")]),
+        ("f4", [(1, "here"), (2, "fresh"), (3, "fresh"), (3, "fresh"), (5, "fresh"), (5, "fresh")]),
+        ("3", [(3, "fresh")] * 6),
+        ("1", [(1, "here")] * 6),
+    ],
+)
+def test_in_place_widening_by_failures_or_to_a_number_moves_it_too(
+    widen: str, expected: list[tuple[int, Place]]
+) -> None:
+    """Each attempt has four failures of its most stubborn criterion; a rung has two attempts."""
+    here = run("here", widen=widen, stallAfter=2)
+    found = [(width(b, here), place(b, here)) for b in (flat(n, results=n and 4) for n in range(6))]
+    assert found == expected
+
+
+def test_with_a_number_of_minds_there_is_no_context_to_leave() -> None:
+    assert rungs(run("here", widen="3")) == ("stop",)
+    assert rungs(run("here", widen="1")) == rungs(run("here", widen="f4")) == ("fresh context", "stop")
+
+
+def test_a_denial_leaves_the_rung_at_once_in_place_too() -> None:
+    here = run("here", stallAfter=3)
+    denied = [past(n, results=0, denied=True) for n in (1, 2)]
+    assert following(basin(*denied[:1]), here).strategy == "fresh context"
+    assert [(following(b, here).strategy, width(b, here), place(b, here)) for b in (basin(*denied),)] == [
+        ("wider", 2, "fresh")
+    ]
+
+
+# --- what only a person can lift -------------------------------------------------------------------------------------
+
+
+def tried(count: int, ways: int, *, results: int = 1, met_at: int = 0) -> Basin:
+    """Attempts by so many approaches in turn; c1 holds after all, c2 after the one of this number alone."""
+    names = [f"way {n % ways}: do it so" for n in range(count)]
+    held = [("c1", "c2") if n + 1 == met_at else ("c1",) for n in range(count)]
+    return basin(*(past(n + 1, met=held[n], results=results, approach=names[n]) for n in range(count)))
+
+
+def test_a_criterion_is_stubborn_that_failed_often_by_many_approaches() -> None:
+    assert (STUBBORN, STUBBORN_APPROACHES) == (20, 6)
+    assert stubborn(tried(20, 6), run()) == "c2 failed 20 times, by 6 approaches"
+    assert stubborn(tried(19, 6), run()) == ""
+    assert stubborn(tried(40, 5), run()) == ""
+    assert stubborn(tried(40, 8, met_at=30), run()) == ""
+    assert stubborn(tried(40, 8, results=0), run()) == ""
+
+
+def test_a_wave_counts_each_of_its_approaches_once() -> None:
+    wave = " / ".join(f"way {n}" for n in range(6))
+    assert stubborn(basin(*(past(n, results=6, approach=wave) for n in range(1, 5))), run()).endswith("6 approaches")
+
+
+def test_a_person_who_resumes_or_amends_starts_that_count_anew() -> None:
+    found = tried(25, 6)
+    assert stubborn(found, run())
+    assert stubborn(found, replace(run(), first=10)) == ""
+    assert stubborn(replace(found, amended=10), run()) == ""
 
 
 def test_a_criterion_that_holds_is_stubborn_no_more_and_one_that_is_lost_counts_anew() -> None:
