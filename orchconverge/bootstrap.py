@@ -17,10 +17,14 @@ from orchconverge.errors import Refused
 from orchconverge.files import own_folder, write_own
 
 if TYPE_CHECKING:
-    from orchconverge.app.finalizer import Closing
+    from contextlib import AbstractContextManager
+
+    from orchconverge.app.closing import Closing
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
+    from orchconverge.core.state import Basin, Run
     from orchconverge.core.values import Settings
+    from orchconverge.ports.forge import Forge
     from orchconverge.ports.remains import Refs, Remains
 
 OURSELVES = (sys.executable, "-P", "-m", "orchconverge")
@@ -93,13 +97,36 @@ def _identify(state: Path) -> bool:
 
 
 def closing(cwd: Path) -> Closing:
-    """What a step of the final chain needs: no tmux, no scheduler, no settings but those that the run recorded."""
+    """What a step of the final chain needs: no tmux, no scheduler, no settings but those that the run recorded.
+
+    Where its pull request is, and with whose credentials, is a person's setting of now: it is read when it is asked for.
+    """
+    from orchconverge.adapters.forge import found as forge_of
+    from orchconverge.adapters.forge_local import Local
     from orchconverge.adapters.git import Repository
-    from orchconverge.app.finalizer import Closing
+    from orchconverge.app.closing import Closing
 
     found = reader(cwd)
     git = Repository.open(cwd, trees=found.places.trees)
-    return Closing(ledger=found.ledger, git=git, state=found.places.state)
+
+    def record(basin: Basin, run: Run) -> Forge:
+        return Local(
+            found.places.state / "pr" / f"{basin.id}.json",
+            basin=basin.id,
+            base=run.settings.onto or git.default_branch(run.settings.remote) or "",
+            resolve=lambda branch: git.resolve(f"refs/heads/{branch}"),
+            person=git.author().get("GIT_AUTHOR_NAME", ""),
+        )
+
+    def there(basin: Basin, run: Run) -> Forge:
+        setting = load(cwd, {}).config.forge
+        url = git.remotes().get(run.settings.remote, "")
+        return forge_of(url, setting=setting, env=os.environ) or record(basin, run)
+
+    def everything() -> AbstractContextManager[World]:
+        return world(cwd, load(cwd, {}), drives=False)
+
+    return Closing(ledger=found.ledger, git=git, state=found.places.state, forge=there, record=record, world=everything)
 
 
 @contextmanager
@@ -109,7 +136,9 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
     ``drives``: a controller runs in it, which talks on this terminal and to which signals are wishes to stop.
     """
     from orchconverge.adapters.engines import ENGINES
+    from orchconverge.adapters.engines.shell import acted
     from orchconverge.adapters.export import Export
+    from orchconverge.adapters.gate import SocketGate
     from orchconverge.adapters.git import Repository
     from orchconverge.adapters.host import SystemHost
     from orchconverge.adapters.journal import LoggedJournal
@@ -145,6 +174,8 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
                 state=places.state,
                 read_report=read_report,
                 step_argv=step_argv,
+                gate=lambda basin: SocketGate(_named(places.state, basin), acted),
+                hook=(sys.executable, "-I", "-S", str(Path(__file__).with_name("hook.py"))),
                 allowed=settings.env,
                 memory_floor=settings.memory_floor_bytes,
                 disk_floor=settings.disk_floor_bytes,
@@ -152,6 +183,13 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
     finally:
         ledger.close()
         journal.close()
+
+
+def _named(state: Path, basin: str) -> str:
+    """What tells a basin of this state from every other one of this user, in twelve hexadecimal digits."""
+    from hashlib import sha256
+
+    return sha256(f"{whereabouts.identity(state)}/{state}/{basin}".encode()).hexdigest()[:12]
 
 
 def remains(world: World, places: whereabouts.Places) -> tuple[Remains, Refs]:

@@ -150,9 +150,9 @@ class Repository:
         """Remote name -> push URL, as `git push` would use it. It may hold a password: never log it as it is."""
         return self._remotes.urls()
 
-    def push(self, remote: str, sha: Sha, branch: str) -> tuple[bool, str]:
-        """Push one commit to one branch, never by force: whether it is there now, and git's word. Raises `Refused`."""
-        return self._remotes.push(remote, sha, branch)
+    def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
+        """Push one commit to one branch, by force ``over`` one commit alone: whether it is there, and git's word."""
+        return self._remotes.push(remote, sha, branch, over=over)
 
     def work(self, base: Sha, head: Sha) -> Work:
         """What ``head`` adds to ``base``: commits newest first; a rename is a path removed and a path added."""

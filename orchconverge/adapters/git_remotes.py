@@ -56,8 +56,11 @@ class Remotes:
                     found[name] = url.text
         return found
 
-    def push(self, remote: str, sha: Sha, branch: str) -> tuple[bool, str]:
-        """Push one commit to one branch, never by force. Returns whether it is there, and git's own word. Raises `Refused`."""
+    def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
+        """Push one commit to one branch. Returns whether it is there, and git's own word. Raises `Refused`.
+
+        By force only if a person wants ``over`` replaced, and only where the branch still stands exactly there.
+        """
         url = self.urls().get(remote)
         if url is None:
             raise Refused(f"there is no remote {remote}", hint="`git remote -v` lists them")
@@ -66,7 +69,8 @@ class Remotes:
             raise Refused(f"remote {remote} uses a transport that is not allowed", hint="use https, ssh or a path")
         env = {"GIT_ALLOW_PROTOCOL": f"{PROTOCOLS}:http"} if loopback else {}
         # Each of these can be turned on by a setting, and would send more than this one commit or run something.
-        off = ["--no-follow-tags", "--no-signed", "--no-verify", "--no-force-with-lease", "--recurse-submodules=no"]
+        lease = f"--force-with-lease={branch_ref(branch)}:{full_id(over)}" if over else "--no-force-with-lease"
+        off = ["--no-follow-tags", "--no-signed", "--no-verify", lease, "--recurse-submodules=no"]
         args = ["push", "--porcelain", *off, "--end-of-options", remote, f"{full_id(sha)}:{branch_ref(branch)}"]
         pushed = self._run(args, env=env, check=False, deadline_seconds=SLOW_SECONDS)
         lines = [line.split("\t") for line in os.fsdecode(pushed.out).splitlines() if line.count("\t") == 2]

@@ -14,7 +14,8 @@ from orchconverge.core.views.text import tail
 from orchconverge.ports import Spec
 
 RESULT = "result.json"
-DEADLINE = 1800.0
+DEADLINE = 3600.0
+"""Seconds: the minds of a review, those who score it, and then the checks of a forge have their own within it."""
 
 
 class Steps:

@@ -14,11 +14,11 @@ from typing import NoReturn
 from orchconverge.errors import INTERNAL, INTERRUPTED, OrchConvergeError, Refused
 
 COMMANDS = (
-    *"run status stop resume wait attach logs report diff overlap matrix ledger pushl reviewdeep copilot".split(),  # noqa: SIM905
+    *"run status stop resume wait attach logs report diff overlap matrix ledger pushl reviewdeep copilot commands".split(),  # noqa: SIM905
     *"declare amend open lock graft retry prune kill harvest frontier gc engines doctor sessions trace _drive _step".split(),  # noqa: SIM905
 )
 """First words that are commands; anything else is a goal."""
-NOT_YET = frozenset(("watch", "timeline", "graph", "trust", "commands"))
+NOT_YET = frozenset(("watch", "timeline", "graph", "trust"))
 """Commands that are designed and not built: never taken for goals, or a later version would read the same line otherwise."""
 LIKE = 0.75
 """How close a single word has to come to a command to be taken for a slip, by `difflib`."""
@@ -27,6 +27,7 @@ OUTSIDE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errn
 ALLOWED_INSIDE = frozenset(
     (
         "frontier list",
+        "commands check",
         *"status wait logs report diff overlap matrix ledger engines".split(),  # noqa: SIM905
         *"doctor sessions trace --help -h --version".split(),  # noqa: SIM905
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from orchconverge import bootstrap
 from orchconverge.core.standing import shown_first
 from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
+
+if TYPE_CHECKING:
+    from orchconverge.app.finalizer import Step
 
 
 @click.command(hidden=True)
@@ -23,10 +28,10 @@ def step(name: str, basin: str) -> int:
 
 
 def _run(name: str, basin: str) -> int:
-    from orchconverge.app.finalizer import leave_result
-    from orchconverge.app.finalizer import step as run_step
+    from orchconverge.app.finalizer import in_chain, leave_result
 
-    result = run_step(bootstrap.closing(bootstrap.here()), name, basin)
+    closing = bootstrap.closing(bootstrap.here())
+    result = in_chain(closing, name, basin, act=_heard() if name == "copilot" else None)
     target = os.environ.get("ORCHCONVERGE_STEP_RESULT")
     if target:
         leave_result(Path(target), result)
@@ -34,39 +39,11 @@ def _run(name: str, basin: str) -> int:
     return 1 if result.status == "failed" else 0
 
 
-def _alone(name: str, basin: str | None) -> int:
-    reader = bootstrap.reader(bootstrap.here())
-    reader.ledger.catch_up()
-    newest = shown_first(reader.ledger.state)
-    if basin is None and newest is None:
-        raise Refused("no destination in this repository", hint='start one: orchconverge "…"')
-    assert newest is not None or basin is not None
-    return _run(name, basin if basin is not None else newest.id if newest is not None else "")
+def _heard() -> Step:
+    """The step `copilot`, which hears the bots that a person's settings of now name."""
+    from orchconverge.app.copilot import Asked, copilot
 
-
-@click.command()
-@click.argument("basin", required=False)
-@click.option("--auto-label", is_flag=True, help="Accepted: labels are always derived.")
-@click.option("--update-description", is_flag=True, help="Accepted: the description is always brought up to date.")
-def pushl(basin: str | None, auto_label: bool, update_description: bool) -> int:
-    """Push the target branch and bring its pull request record up to date."""
-    return _alone("pushl", basin)
-
-
-@click.command()
-@click.argument("basin", required=False)
-@click.option("--focus-correctness", is_flag=True, help="Accepted: correctness is what it is about.")
-def reviewdeep(basin: str | None, focus_correctness: bool) -> int:
-    """Review the change against the written target (not in this version: says so)."""
-    return _alone("reviewdeep", basin)
-
-
-@click.command()
-@click.argument("basin", required=False)
-@click.option("--autonomous", is_flag=True, help="Accepted: it always is.")
-def copilot(basin: str | None, autonomous: bool) -> int:
-    """Work through the comments on the pull request (not in this version: says so)."""
-    return _alone("copilot", basin)
+    return partial(copilot, asked=Asked(bots=bootstrap.load(bootstrap.here(), {}).config.bots))
 
 
 @click.command()

@@ -35,15 +35,16 @@ HOMES = {
     "diff": "compare",
     "overlap": "compare",
     "matrix": "compare",
-    "pushl": "chain",
-    "reviewdeep": "chain",
-    "copilot": "chain",
+    "pushl": "pushl",
+    "reviewdeep": "reviewdeep",
+    "copilot": "copilot",
     "_step": "chain",
     "ledger": "ledger",
     "engines": "doctor",
     "doctor": "doctor",
     "sessions": "sessions",
     "trace": "trace",
+    "commands": "commands",
 }
 """Command -> the module of this package that has it."""
 
@@ -79,7 +80,7 @@ The options of a start (limits, criteria, engine, branch): orchconverge run --he
 Those of the others: orchconverge status --help, and so on.
 """
 """A line that click finds a backspace before is left as it is."""
-BARE: tuple[list[str], ...] = ([], ["ledger"])
+BARE: tuple[list[str], ...] = ([], ["ledger"], ["commands"])
 """What says too little to be run."""
 
 

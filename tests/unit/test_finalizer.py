@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from orchconverge.app.finalizer import REPORTS, Closing, pushl, write_report
+from orchconverge.adapters.forge_local import Local
+from orchconverge.app.closing import REPORTS, Closing
+from orchconverge.app.finalizer import write_report
+from orchconverge.app.pushl import pushl
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Settings
@@ -34,7 +37,13 @@ class Converged:
         self.store.move(f"refs/heads/{TARGET}", self.judged, by="test")
         self.there = self.store.pushed["origin"]
         self.there.clear()
-        self.closing = Closing(ledger=self.done.reader, git=MemoryGit(self.store, self.done.trees), state=state)
+        git = MemoryGit(self.store, self.done.trees)
+
+        def record(basin: Basin, run: Run) -> Local:
+            path = state / "pr" / f"{basin.id}.json"
+            return Local(path, basin=basin.id, base="main", resolve=lambda name: git.resolve(f"refs/heads/{name}"))
+
+        self.closing = Closing(ledger=self.done.reader, git=git, state=state, forge=record, record=record)
 
 
 def test_exactly_what_was_judged_is_pushed(tmp_path: Path) -> None:
