@@ -376,6 +376,17 @@ def test_parts_are_single_commits_or_single_paths(hands: Hands, git: Git, base: 
     assert took(patch=git.patch(base, third, ("a.txt", "c1"))) == ("in conflict:", "a.txt")
 
 
+def test_files_are_read_off_a_tree_and_never_off_what_lies_there(hands: Hands, git: Git, base: Sha) -> None:
+    head = hands.commit(git.root, {"b.txt": None, "in/a b.txt": "yes\n", "x blob": "x"})
+    hands.write(git.root, "a.txt", "changed since")
+    hands.write(git.root, "new.txt", "new")
+    asked = ("a.txt", "in/a b.txt", "b.txt", "new.txt", "in", "x blob", "y blob", "gone blob 7", "a\nb", "", "a.txt")
+    found = git.compare.files(git.tree_of(head), asked)
+    assert found == {"a.txt": b"one\ntwo\nthree\n", "in/a b.txt": b"yes\n", "x blob": b"x"}
+    assert git.compare.files(git.tree_of(base), ("b.txt",)) == {"b.txt": b"b\n"}
+    assert git.compare.files(git.tree_of(base), ()) == {}
+
+
 def test_a_branch_advances_by_compare_and_swap(hands: Hands, git: Git, base: Sha) -> None:
     git.create_branch("goal", base)
     new = git.commit_tree(git.tree_of(base), parent=base, message="new")

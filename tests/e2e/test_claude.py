@@ -6,36 +6,23 @@ import json
 import os
 import random
 import re
+import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from orchconverge.core import events as e
 from tests.e2e.lab import Lab, kill, met
-from tests.tools.scripted_model import TOKENS_OUT, Act, Call, Model, Say, model, run, write
+from tests.tools.agents import installed
+from tests.tools.scripted_model import TOKENS_OUT, Act, Call, Model, Rule, Say, model, run, write
 
 pytestmark = [pytest.mark.claude, pytest.mark.tmux, pytest.mark.timeout(300)]
-ROOT = Path(__file__).resolve().parents[2]
 GOAL = "both files say yes"
 BASIN = "both-files-say-yes"
 REPORT = f"docs: convergence report of {BASIN}"
 THINKS = 0.7
 """Seconds before each call: time to be killed in."""
-
-
-@pytest.fixture(scope="session")
-def claude() -> Path:
-    """The CLI. Without it these tests say so: they fail in CI and are skipped elsewhere."""
-    told = os.environ.get("ORCHCONVERGE_TEST_CLAUDE")
-    path = Path(told) if told else ROOT / ".cache" / "claude" / "node_modules" / ".bin" / "claude"
-    if path.exists():
-        return path.absolute()
-    missing = f"there is no {path}: npm install --prefix {ROOT}/.cache/claude @anthropic-ai/claude-code"
-    if os.environ.get("CI") == "true":
-        pytest.fail(missing)
-    pytest.skip(missing)
 
 
 def working_on(criterion: str, prompt: str) -> Sequence[Act]:
@@ -61,15 +48,10 @@ def scripted() -> Iterator[Model]:
 
 
 @pytest.fixture
-def ready(lab: Lab, claude: Path, scripted: Model) -> Lab:
+def ready(lab: Lab, scripted: Model) -> Lab:
     """The lab on a feature branch, with the CLI on its PATH and nothing but our model to talk to."""
     lab.git("switch", "-q", "-c", "topic")
-    lab.env |= {
-        "PATH": f"{claude.parent}:{lab.env['PATH']}",
-        "ANTHROPIC_BASE_URL": scripted.url,
-        "ANTHROPIC_API_KEY": "dummy",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
+    installed("claude").settle(lab, scripted.url)
     return lab
 
 
@@ -119,15 +101,16 @@ def test_it_converges_in_two_attempts_with_the_controller_killed_in_between(read
     [context] = lab.facts(e.SessionContext)
     assert contexts(lab) == [context.engineSession] * 2
     assert [fact.context for fact in lab.facts(e.BranchEnded)] == ["shown", "shown"]
-    held = [len(asked.prompts) for asked in scripted.asked]
+    work = [asked for asked in scripted.asked if "- a: not met" in asked.prompts[0]]  # and not the chain's review
+    held = [len(asked.prompts) for asked in work]
     assert held == sorted(held)
     assert (held[0], held[-1]) == (1, 2)
-    first, second = scripted.asked[-1].prompts
+    first, second = work[-1].prompts
     assert "- a: not met" in first
     assert "- a: met" in second
     assert "a is a file" in second  # what the first mind had learned
     # Every call was granted, and what it cost is each mind's own.
-    calls = [sum(isinstance(asked.act, Call) and len(asked.prompts) == n for asked in scripted.asked) for n in (1, 2)]
+    calls = [sum(isinstance(asked.act, Call) and len(asked.prompts) == n for asked in work) for n in (1, 2)]
     assert calls == [4, 4]
     assert not any("refused calls" in fact.error for fact in lab.facts(e.BranchEnded))
     one, two = (fact.usage for fact in lab.facts(e.BranchEnded))
@@ -141,9 +124,71 @@ def test_it_converges_in_two_attempts_with_the_controller_killed_in_between(read
     assert [fact.summary for fact in lab.facts(e.BranchCandidate)] == ["a.txt says yes", "b.txt says yes"]
 
 
+# --- side by side ----------------------------------------------------------------------------------------------------
+
+WAYS = {"by the front": "a", "by the back": "b"}
+"""Approach -> the criterion that its mind meets."""
+
+
+def together() -> list[Rule]:
+    """Two minds, neither of which is answered before both have asked. The one at the back also spoils what the other one makes."""
+    asked = {approach: threading.Event() for approach in WAYS}
+
+    def played(approach: str, prompt: str) -> Sequence[Act]:
+        asked[approach].set()
+        assert all(event.wait(120) for event in asked.values())
+        first, *rest = working_on(WAYS[approach], prompt)
+        spoils = (write("a.txt", "no\n"), run("git add -A && git commit -q -m 'spoilt'"))
+        return (first, *(spoils if WAYS[approach] == "b" else ()), *rest)
+
+    return [(re.escape(approach), lambda prompt, approach=approach: played(approach, prompt)) for approach in WAYS]
+
+
+def answers(fact: e.BranchCandidate | e.ResidueGrafted) -> dict[str, str]:
+    """What was found of our two criteria, of all that are checked."""
+    return {one.criterion: one.met for one in fact.evidence if one.criterion in WAYS.values()}
+
+
+def test_of_two_side_by_side_one_is_grafted_and_the_tested_part_of_the_other_on_top(lab: Lab) -> None:
+    with model(together()) as server:
+        installed("claude").settle(lab, server.url)
+        words = [word for approach in WAYS for word in ("--approach", approach)]
+        lab.run(GOAL, "--engine", "claude", "--minds", "2", *words, "--interval", "0", *met("a", "b"), code=0)
+        lab.wait(seconds=200)
+    target, branches = f"orchconverge/{BASIN}", (f"{BASIN}.1", f"{BASIN}.2")
+    assert [fact.approach for fact in lab.facts(e.BranchSpawned)] == list(WAYS)
+    assert len({fact.worktree for fact in lab.facts(e.BranchSpawned)}) == 2
+    assert [(fact.exit, fact.error) for fact in lab.facts(e.BranchEnded)] == [(0, "")] * 2
+    found = {fact.branch: fact for fact in lab.facts(e.BranchCandidate)}
+    assert {name: (fact.commits, fact.summary) for name, fact in found.items()} == {
+        branches[0]: (1, "a.txt says yes"),
+        branches[1]: (2, "b.txt says yes"),
+    }
+    assert [answers(found[name]) for name in branches] == [{"a": "yes", "b": "no"}, {"a": "no", "b": "yes"}]
+    [proposal], [grafted], [part] = lab.facts(e.ProposalMade), lab.facts(e.BranchGrafted), lab.facts(e.ResidueGrafted)
+    assert proposal.graft == grafted.branch == branches[0]
+    assert (part.branch, part.criterion, part.paths) == (branches[1], "b", ("b.txt",))
+    assert answers(part) == {"a": "yes", "b": "yes"}
+    [attempt] = lab.facts(e.AttemptEnded)
+    assert (attempt.result, attempt.charged, set(attempt.criteria.values())) == ("success", True, {True})
+    assert len(lab.facts(e.BasinConverged)) == 1
+    assert lab.facts(e.RunStopped)[-1].reason == "converged"
+    assert lab.git("rev-parse", target) == lab.git("rev-parse", target, cwd=lab.remote)
+    assert len(lab.subjects(target)) == 3
+    assert lab.subjects(target)[-1] == REPORT
+    assert lab.git("diff", "--name-status", "main", f"{target}~1", cwd=lab.remote) == "A\ta.txt\nA\tb.txt"
+    assert lab.git("show", f"{target}:a.txt", cwd=lab.remote) == "yes"
+    [report] = lab.reports(target)
+    assert all(name in lab.git("show", f"{target}:{report}", cwd=lab.remote) for name in branches)
+    assert lab.git("status", "--porcelain") == ""
+    assert lab.worktrees() == []
+
+
 # --- sampled boundaries ----------------------------------------------------------------------------------------------
 
-SEED = int(os.environ.get("ORCHCONVERGE_TEST_SEED") or random.SystemRandom().randrange(10**6))
+TOGETHER = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+"""Of a run of several processes: all of them have to draw the same."""
+SEED = int(os.environ.get("ORCHCONVERGE_TEST_SEED") or random.Random(TOGETHER).randrange(10**6))
 FACTS = range(2, 29)
 """From `run.started` to the last before `run.stopped` of two attempts in place."""
 MIND_TO_COME = range(2, 16)

@@ -1,13 +1,11 @@
-"""The engine `acp` on the real agents, each with a scripted model on loopback: killed, continued, stopped, and what it costs."""
+"""The engine `acp` on the real agents, each with a scripted model on loopback: killed, continued, stopped."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import socketserver
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,61 +17,28 @@ import pytest
 
 from orchconverge.adapters.engines.acp import PRESETS, Acp
 from orchconverge.adapters.supervisors import Supervisors
-from orchconverge.core import events as e
 from orchconverge.core.seen import Act as Done
 from orchconverge.core.seen import Ended, Exit, Outcome
 from orchconverge.core.values import Settings
 from orchconverge.ports import Brief, Spec
-from tests.e2e.lab import Lab, kill, met
-from tests.tools.scripted_model import TOKENS_IN, TOKENS_OUT, Act, Hang, Model, Say, model, read, run, write
+from tests.e2e.lab import Lab, kill
+from tests.tools.agents import AGENTS, Agent, installed
+from tests.tools.scripted_model import TOKENS_IN, TOKENS_OUT, Act, Hang, Say, model, read, run, write
 
 pytestmark = [pytest.mark.engines, pytest.mark.tmux, pytest.mark.timeout(400)]
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = {"claude": "claude-acp", "codex": "codex-acp", "gemini": "gemini", "opencode": "opencode"}
-"""Preset -> where `scripts/engines` puts its agent. Copilot does not start without an account."""
-MODELS = {"gemini": "gemini-2.5-pro"}
 SECONDS = 120.0
 
 
-def installed(preset: str) -> Path:
-    """The folder of the agent. Without it these tests say so: they fail in CI and are skipped elsewhere."""
-    folder = ROOT / ".cache" / FOLDERS[preset] / "node_modules" / ".bin"
-    if (folder / PRESETS[preset].argv[0]).exists():
-        return folder
-    missing = f"there is no {PRESETS[preset].argv[0]} in {folder}: scripts/engines {FOLDERS[preset]}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(missing)
-    pytest.skip(missing)
-
-
-def settle(lab: Lab, preset: str, url: str) -> None:
-    """Environment and files with which the agent talks to the model at ``url`` alone."""
-    lab.env["PATH"] = f"{installed(preset)}:{lab.env['PATH']}"
-    if preset == "claude":
-        lab.env |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "dummy"}
-        lab.env["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
-    elif preset == "codex":
-        provider = f'name = "mock"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
-        config = lab.home / ".codex" / "config.toml"
-        config.parent.mkdir()
-        config.write_text(f'model = "scripted"\nmodel_provider = "mock"\n[model_providers.mock]\n{provider}')
-        lab.env["OPENAI_API_KEY"] = "dummy"
-    elif preset == "gemini":
-        lab.env |= {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "dummy"}
-    else:
-        options = {"baseURL": f"{url}/v1", "apiKey": "dummy"}
-        mock = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"scripted": {}}}
-        config = lab.home / "config" / "opencode" / "opencode.json"
-        config.parent.mkdir(parents=True)
-        config.write_text(json.dumps({"model": "mock/scripted", "provider": {"mock": mock}}))
-        lab.env["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
+@pytest.fixture(params=[name for name in AGENTS if name.startswith("acp:")])
+def agent(request: pytest.FixtureRequest) -> Agent:
+    return installed(request.param)
 
 
 class Minds:
     """Minds of one context in the lab's checkout, each under a real supervisor, without a controller."""
 
-    def __init__(self, lab: Lab, preset: str) -> None:
-        self.lab, self.preset, self.engine = lab, preset, Acp(lab.env)
+    def __init__(self, lab: Lab, agent: Agent) -> None:
+        self.lab, self.agent, self.engine = lab, agent, Acp(lab.env)
         self.supervisors = Supervisors(lab.root / "runs")
 
     def prepared(self, name: str, prompt: str, *, resume: bool) -> Spec:
@@ -89,7 +54,7 @@ class Minds:
             branch="b.1",
             attempt=1,
             approach="plain",
-            model=f"{self.preset}:{MODELS.get(self.preset, '')}",
+            model=f"{self.agent.family}:{self.agent.model}",
             context="c-1",
             resume=resume,
         )
@@ -126,8 +91,8 @@ def shown(acts: Sequence[Done]) -> list[tuple[str, str, bool | None, bool]]:
     return [(act.kind, Path(act.target).name if act.kind == "write" else "", act.ok, act.refused) for act in acts]
 
 
-@pytest.mark.parametrize("preset", FOLDERS)
-def test_killed_in_the_middle_then_continued_then_stopped(lab: Lab, preset: str) -> None:
+def test_killed_in_the_middle_then_continued_then_stopped(lab: Lab, agent: Agent) -> None:
+    preset = agent.family
     report = lab.root / "runs" / "minds" / "second" / "mind" / "report.json"
     scripts: dict[str, Sequence[Act]] = {
         "the first prompt": (read("README.md"), write("a.txt", "half\n"), Hang()),
@@ -145,8 +110,8 @@ def test_killed_in_the_middle_then_continued_then_stopped(lab: Lab, preset: str)
     }
     rules = [(pattern, lambda _, acts=acts: acts) for pattern, acts in scripts.items()]
     with model(rules) as server:
-        settle(lab, preset, server.url)
-        minds = Minds(lab, preset)
+        agent.settle(lab, server.url)
+        minds = Minds(lab, agent)
 
         # Killed in the middle: what it did until then is known, and its session.
         minds.start("first", "the first prompt", resume=False)
@@ -229,17 +194,17 @@ def reading_refused(path: Path, why: str) -> Iterator[list[dict[str, Any]]]:
             thread.join()
 
 
-@pytest.mark.parametrize("preset", ["claude", "gemini"])
-def test_the_reason_of_admission_reaches_the_model_in_the_middle(lab: Lab, preset: str) -> None:
+@pytest.mark.parametrize("agent", ["acp:claude", "acp:gemini"], indirect=True)
+def test_the_reason_of_admission_reaches_the_model_in_the_middle(lab: Lab, agent: Agent) -> None:
     """Claude is steered; Gemini, which cannot be, has its turn cut and is prompted again."""
     why = "read enough: write out.txt now"
     written = (write("out.txt", "yes\n"), Say("written"))
-    loop = [read("README.md")] * 9 if preset == "gemini" else [read("README.md"), read("README.md"), *written]
+    loop = [read("README.md")] * 9 if agent.family == "gemini" else [read("README.md"), read("README.md"), *written]
     rules = [(why, lambda _: written), ("a loop", lambda _: loop)]
     with reading_refused(lab.root / "gate", why) as heard, model(rules) as server:
-        settle(lab, preset, server.url)
+        agent.settle(lab, server.url)
         lab.env |= {"ORCHCONVERGE_ADMISSION": str(lab.root / "gate"), "ORCHCONVERGE_ADMISSION_TOKEN": "t"}
-        minds = Minds(lab, preset)
+        minds = Minds(lab, agent)
         minds.start("only", "a loop", resume=False)
         assert minds.end("only").code == 0
         found = minds.outcome("only")
@@ -248,97 +213,5 @@ def test_the_reason_of_admission_reaches_the_model_in_the_middle(lab: Lab, prese
     assert (lab.repo / "out.txt").read_text() == "yes\n"
     assert why in json.dumps(server.newest)
     prompted = any(why in prompt for prompt in server.asked[-1].prompts)
-    assert prompted == (preset == "gemini"), "a prompt of its own, or words beside a result"
+    assert prompted == (agent.family == "gemini"), "a prompt of its own, or words beside a result"
     assert [line["observed"] for line in heard if "observed" in line and line["kind"] == "write"] == [True]
-
-
-def test_it_converges_through_the_whole_product(lab: Lab) -> None:
-    def works(prompt: str) -> Sequence[Act]:
-        told = re.search(r"^ +(/\S+/report\.json)$", prompt, re.MULTILINE)
-        assert told, prompt
-        word = json.dumps({"summary": "a.txt says yes", "residue": [], "verdict": None})
-        commit = run("git add -A && git commit -q -m 'a' -m 'Criterion: a'")
-        return (read("README.md"), write("a.txt", "yes\n"), write(told[1], word), commit, Say("a is met."))
-
-    lab.git("switch", "-q", "-c", "topic")
-    with model([("- a: not met", works)]) as server:
-        settle(lab, "claude", server.url)
-        lab.run("the file says yes", "--engine", "acp:claude", "--interval", "0", "--final", "none", *met("a"), code=0)
-        lab.wait(seconds=120)
-    [mind] = lab.facts(e.BranchEnded)
-    assert (mind.exit, mind.error, mind.context) == (0, "", "shown")
-    assert [fact.summary for fact in lab.facts(e.BranchCandidate)] == ["a.txt says yes"]
-    assert [fact.engine for fact in lab.facts(e.BranchSpawned)] == ["acp"]
-    assert lab.facts(e.RunStopped)[-1].reason == "converged"
-    assert lab.git("show", "topic:a.txt") == "yes"
-
-
-# --- cost ------------------------------------------------------------------------------------------------------------
-
-MOST = 1.2
-BARE = """
-import json, subprocess, sys
-agent = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-def ask(number, method, params):
-    print(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}), file=agent.stdin, flush=True)
-    for line in agent.stdout:
-        found = json.loads(line)
-        if found.get("id") == number and "method" not in found:
-            return found["result"]
-ask(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-session = ask(2, "session/new", {"cwd": sys.argv[1], "mcpServers": []})["sessionId"]
-ask(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "say hello"}]})
-agent.kill()
-"""
-"""The least that drives an agent: what it takes to start one anyway."""
-ROUNDS = 8
-"""The least of each is compared, as soon as it is near enough: the machine may be shared."""
-
-
-def until_asked(server: Model, command: Sequence[str], lab: Lab) -> tuple[float, int]:
-    """Seconds from the start of a client to the model's first request, and its own peak memory in kB."""
-    before, began = len(server.asked), time.monotonic()
-    process = subprocess.Popen(command, cwd=lab.repo, env=lab.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    lab.until(lambda: len(server.asked) > before, seconds=SECONDS)
-    took = time.monotonic() - began
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    peak = int(status.partition("VmHWM:")[2].split()[0])
-    assert process.wait(timeout=SECONDS) is not None
-    return took, peak
-
-
-@pytest.mark.parametrize("preset", ["claude", "codex"])
-def test_the_client_costs_little_beside_its_agent(lab: Lab, preset: str) -> None:
-    with model(
-        [
-            (
-                "say hello",
-                lambda _: (
-                    Say(
-                        "hello",
-                    ),
-                ),
-            )
-        ]
-    ) as server:
-        settle(lab, preset, server.url)
-        agent = [str(installed(preset) / PRESETS[preset].argv[0]), *PRESETS[preset].argv[1:]]
-        spec, prompt = lab.root / "spec.json", lab.root / "prompt"
-        prompt.write_text("say hello")
-        ours, bare, peaks = [], [], []
-        for number in range(ROUNDS):
-            spec.write_text(json.dumps({"argv": agent, "cwd": str(lab.repo), "prompt": str(prompt)}))
-            client = [sys.executable, "-P", "-X", "utf8", "-m", "orchconverge.acp_client", str(spec)]
-            seconds, peak = until_asked(server, client, lab)
-            ours.append(seconds)
-            peaks.append(peak)
-            bare.append(until_asked(server, [sys.executable, "-I", "-S", "-c", BARE, str(lab.repo), *agent], lab)[0])
-            ratio = min(ours) / min(bare)
-            if number > 1 and ratio <= MOST:
-                break
-    print(
-        f"\n{preset}: first request after {min(ours):.2f} s, bare after {min(bare):.2f} s: {ratio:.2f} times; "
-        f"our client {max(peaks) / 1024:.0f} MB"
-    )
-    assert ratio <= MOST
-    assert max(peaks) <= 40 << 10

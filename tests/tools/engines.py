@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from orchconverge.core.seen import Act
 from orchconverge.core.values import Settings
 from orchconverge.ports import Brief
 
@@ -29,6 +31,11 @@ def brief(**more: object) -> Brief:
         approach="plain",
     )
     return msgspec.structs.replace(whole, **more)
+
+
+def unnumbered(acts: Iterable[Act]) -> tuple[Act, ...]:
+    """Acts without the numbers of their calls."""
+    return tuple(msgspec.structs.replace(act, call=0) for act in acts)
 
 
 def log(*records: object) -> bytes:

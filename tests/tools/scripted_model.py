@@ -196,11 +196,11 @@ class Model(ThreadingHTTPServer):
         tools = offered(request)
         if not tools and (not self.bare or "commit message" in json.dumps(request)):
             return Say("a title")
+        self.newest = request
         said = "\n".join(prompts if self.bare else prompts[-1:])
         acts = next((acts(said) for pattern, acts in self.rules if re.search(pattern, said)), ())
         act = (acts[done] if done < len(acts) else Say("done")) if tools else in_words(acts)
         self.asked.append(Asked(prompts, act))
-        self.newest = request
         return act
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -72,7 +72,7 @@ def test_agents_are_made_to_ask_for_every_call_unless_a_person_skips_that(path: 
 def test_an_agent_gets_its_own_variables_and_no_other_s(path: str) -> None:
     environ = {"PATH": path, "ANTHROPIC_API_KEY": "a", "GH_TOKEN": "g", "AWS_SECRET_ACCESS_KEY": "s", "CODEX_HOME": "c"}
     found = {name: dict(Acp(environ).launch(brief(model=name), engines.settings()).env) for name in PRESETS}
-    assert found["claude"] == {"ANTHROPIC_API_KEY": "a"}
+    assert found["claude"] == {"ANTHROPIC_API_KEY": "a", "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"}
     assert found["codex"] == {"CODEX_HOME": "c"}
     assert found["copilot"] == {"GH_TOKEN": "g"}
     assert found["gemini"] == {}
@@ -336,12 +336,12 @@ def test_what_it_did_is_read_with_the_results_that_were_observed() -> None:
         refused=("Bash: evil",),
         acts=(
             Act(kind="read", target="a.txt", ok=True),
-            Act(kind="write", target="b.txt", ok=False, detail="no room"),
-            Act(kind="run", target="make", ok=False),
-            Act(kind="read", target="c.txt", ok=True),
-            Act(kind="run", target="cat c.txt && git commit -m x", ok=True),
-            Act(kind="write", target="d.txt", ok=None),
-            Act(kind="run", target="evil", ok=False, refused=True, detail="not granted"),
+            Act(kind="write", target="b.txt", ok=False, detail="no room", call=1),
+            Act(kind="run", target="make", ok=False, call=2),
+            Act(kind="read", target="c.txt", ok=True, call=3),
+            Act(kind="run", target="cat c.txt && git commit -m x", ok=True, call=3),
+            Act(kind="write", target="d.txt", ok=None, call=4),
+            Act(kind="run", target="evil", ok=False, refused=True, detail="not granted", call=5),
         ),
         stop="end_turn",
         model="large",

@@ -9,7 +9,7 @@ import pytest
 from orchconverge.adapters.engines.codex import Codex
 from orchconverge.core.seen import Act, Outcome
 from orchconverge.core.values import Limit, Usage
-from tests.tools.engines import brief, log, programs, settings
+from tests.tools.engines import brief, log, programs, settings, unnumbered
 
 STARTED = {"type": "thread.started", "thread_id": "t1"}
 CUT = "it ended without a result"
@@ -93,7 +93,7 @@ def test_patches_are_writes_and_a_command_that_was_declined_is_refused() -> None
             item("command_execution", command="bash -lc 'rm -rf /'", status="declined", exit_code=None),
         )
     )
-    assert found.acts == (
+    assert unnumbered(found.acts) == (
         Act(kind="write", target="/tree/a.py", ok=True),
         Act(kind="write", target="b.py", ok=True),
         Act(kind="write", target="c.py", ok=False),

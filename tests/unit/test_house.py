@@ -24,6 +24,7 @@ ROOMS = {
     "processes": 3,
     "adapters": 4,
     "app": 4,
+    "fields": 4,
     "config": 5,
     "target_file": 6,
     "schema": 7,
@@ -43,6 +44,7 @@ MOST_LINES = {"pane.py": 600}
 HEAVY = (
     *("pydantic", "pydantic_core", "pydantic_settings", "libtmux", "git", "apscheduler", "textual", "rich", "click"),
     *("psutil", "platformdirs", "asyncio", "subprocess", "multiprocessing", "logging", "socket", "random"),
+    *("github", "requests", "nacl", "cryptography"),
 )
 ARGV_CALLS = re.compile(r"(run|Popen|call|check_call|check_output|which|exec[lv]p?e?|spawn[lv]p?e?|posix_spawnp?)$")
 SHELLS = re.compile(r"(?:os\.(?:system|popen)|subprocess\.getoutput|subprocess\.getstatusoutput)$")
