@@ -19,7 +19,7 @@ from tests.tools import forges
 from tests.tools.forge_stub import Fault, Stub, served
 from tests.tools.forges import TOKENS
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 BRANCH = "orchconverge/fix-the-goal"
 BAD = "def total(items):\n    return eval(items)\n"

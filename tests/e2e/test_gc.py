@@ -157,6 +157,7 @@ def test_what_is_younger_stays_until_it_is_old_enough(lab: Lab) -> None:
 # --- what a run still needs ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_of_a_run_that_is_under_way_goes(lab: Lab) -> None:
     ended(lab)
     branch = hanging(lab)
@@ -333,6 +334,7 @@ def test_what_is_not_ours_is_named_and_stays(lab: Lab) -> None:
     (trees / "t-a-and-b.foreign").rmdir()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_be_read_whole_removes_nothing(lab: Lab) -> None:
     ended(lab)
     with lab.ledger.open("ab") as file:
@@ -344,6 +346,7 @@ def test_a_ledger_that_cannot_be_read_whole_removes_nothing(lab: Lab) -> None:
     assert everything(lab) == before
 
 
+@pytest.mark.slow
 def test_gc_leaves_files_of_ours_as_private_as_they_were(lab: Lab) -> None:
     ended(lab)
     lab.run("gc", code=0)

@@ -153,6 +153,7 @@ def test_a_goal_that_cannot_be_taken_is_one_line_and_a_hint(topic: Lab) -> None:
 # --- criteria --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_criteria_that_mean_nothing_are_refused_with_what_to_write(topic: Lab) -> None:
     mind = options(topic, "true", "--criterion=")[:-1]
     for given, says in (

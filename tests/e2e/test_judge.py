@@ -13,7 +13,7 @@ from orchconverge.core import events as e
 from orchconverge.core.values import Evidence
 from tests.e2e.lab import Lab, kill, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 TEXT = "a.txt says yes. b.txt says yes."
 JUDGED = ("--criterion", f"judge={TEXT}")

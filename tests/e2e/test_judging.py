@@ -69,6 +69,7 @@ def held_push(lab: Lab) -> tuple[Path, Path]:
     return begun, go
 
 
+@pytest.mark.slow
 @PLACES
 def test_a_push_that_was_stopped_is_made_after_the_resume(lab: Lab, place: str) -> None:
     branch = placed(lab, place)
@@ -84,6 +85,7 @@ def test_a_push_that_was_stopped_is_made_after_the_resume(lab: Lab, place: str) 
     assert lab.git("rev-parse", branch) == lab.git("rev-parse", branch, cwd=lab.remote)
 
 
+@pytest.mark.slow
 def test_what_a_person_commits_before_a_resume_is_judged_before_it_counts(lab: Lab) -> None:
     branch = placed(lab, "here")
     begun, go = held_push(lab)
@@ -134,6 +136,7 @@ def test_the_export_is_the_fold_while_a_mind_works(lab: Lab) -> None:
     lab.until(quiet, seconds=5)
 
 
+@pytest.mark.slow
 def test_a_stalled_run_goes_on_when_a_person_says_so(lab: Lab) -> None:
     env = {"ORCHCONVERGE_STALL_AFTER": "1"}
     lab.play("goal", lab.script(mind({"say": "nothing"})), *met("a"), env=env)

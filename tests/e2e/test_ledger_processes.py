@@ -43,6 +43,7 @@ class Wall:
         return time.monotonic()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STORM.exists(), reason="runs from the source tree")
 def test_sixteen_processes_write_whole_legal_lines_in_order_and_the_export_is_the_fold(tmp_path: Path) -> None:
     ran = subprocess.run(

@@ -288,6 +288,7 @@ def test_control_c_leaves_and_changes_nothing(lab: Lab) -> None:
 # --- refused ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_second_of_two_people_is_told(lab: Lab) -> None:
     opened(lab, three())
     before = lab.lines(), tip(lab), tree(lab)
@@ -330,6 +331,7 @@ def rebasing(lab: Lab) -> None:
         lab.git("rebase", "-q", "other")
 
 
+@pytest.mark.slow
 def test_a_target_in_which_somebody_works_is_not_moved(lab: Lab) -> None:
     opened(lab, three())
     lab.git("switch", "-q", "-c", "other", "main")
@@ -433,6 +435,7 @@ def test_hunks_are_chosen_on_a_terminal_and_only_they_land(lab: Lab) -> None:
     assert lab.worktrees() == []
 
 
+@pytest.mark.slow
 def test_files_of_a_pruned_branch_are_taken_with_a_reason(lab: Lab) -> None:
     opened(lab, three())
     lab.run("prune", "demo.2", "--reason", "c is enough of it", code=0)

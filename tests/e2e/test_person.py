@@ -35,6 +35,7 @@ def test_without_a_name_for_commits_nothing_starts(lab: Lab) -> None:
     assert lab.kinds() == ()
 
 
+@pytest.mark.slow
 def test_what_was_refused_at_its_start_hides_no_other_goal(lab: Lab) -> None:
     lab.play("a is there", lab.script(mind(*meets("a"))), *met("a"), "--foreground")
     lab.play("it is there", lab.script(mind(*meets("a"))), "--criterion", "true=true", code=2)
@@ -46,6 +47,7 @@ def test_what_was_refused_at_its_start_hides_no_other_goal(lab: Lab) -> None:
 # --- resume ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_resume_has_a_stop_condition_and_can_raise_a_budget(lab: Lab) -> None:
     usage = {"usage": {"inputTokens": 100, "outputTokens": 1}}
     script = lab.script(mind(usage, {"say": "no"}, attempt=1), mind(*meets("a"), attempt=2))
@@ -115,6 +117,7 @@ def test_wait_ends_with_5_where_a_person_is_needed(lab: Lab) -> None:
     lab.run("--stop", code=0)
 
 
+@pytest.mark.slow
 def test_wait_says_what_it_waits_for(lab: Lab) -> None:
     script = lab.script(mind({"hang": True}))
     lab.play("first", script, *met("a"))
@@ -130,6 +133,7 @@ def test_wait_says_what_it_waits_for(lab: Lab) -> None:
     lab.run("--stop", "--all", "--cleanup", code=0)
 
 
+@pytest.mark.slow
 def test_the_log_of_a_goal_is_its_own(lab: Lab) -> None:
     for goal in ("first", "second"):
         lab.play(goal, lab.script(mind(*meets(goal))), *met(goal), "--foreground")

@@ -72,6 +72,7 @@ def test_a_run_ends_with_a_pull_request_and_the_token_is_nowhere(lab: Lab, stub:
     assert TOKEN not in repr(stub.seen)
 
 
+@pytest.mark.slow
 def test_alone_it_does_the_same_once_more_and_shows_it(lab: Lab, stub: Stub) -> None:
     lab.play("fix the goal", lab.script(mind(*meets("a"))), *met("a"), "--final", "none")
     lab.wait()

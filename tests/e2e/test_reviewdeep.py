@@ -13,7 +13,7 @@ from tests.e2e.lab import Lab, kill, meets, met, mind
 from tests.tools.forge_stub import Stub, served
 from tests.tools.forges import TOKENS
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 BAD = "def total(items):\n    return eval(items)\n"
 GOOD = "def total(items):\n    return sum(items)\n"

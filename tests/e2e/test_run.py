@@ -217,6 +217,7 @@ def test_a_stopped_run_is_resumed_with_what_its_mind_had_committed(lab: Lab, pla
     assert lab.starts() == {"both-files.1": 1, "both-files.2": 1}
 
 
+@pytest.mark.slow
 def test_a_run_whose_controller_is_gone_is_said_to_be_and_can_be_stopped(lab: Lab) -> None:
     lab.play("never done", lab.script(mind({"hang": True})), *met("a"))
     lab.fact(e.BranchSearching)

@@ -400,6 +400,7 @@ def test_a_read_only_state_is_one_line(topic: Lab, mount: Path) -> None:
 # --- what is stored --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_is_read_around_and_an_unreadable_one_is_never_empty(topic: Lab) -> None:
     """B171 B174 B175 B183 T8."""
     here(topic)

@@ -225,6 +225,7 @@ ARGUMENTS = {
 WITH_NAMES = ("prune", "graft", "retry", "diff")
 
 
+@pytest.mark.slow
 def test_every_command_that_writes_is_refused_inside_a_mind_whatever_it_does_to_its_environment(lab: Lab) -> None:
     lines = {n: ARGUMENTS.get(n, f"{n} tries.1" if n in WITH_NAMES else n) for n in HOMES}
     program = lab.program(TRIES)
@@ -306,6 +307,7 @@ def test_what_a_person_did_by_hand_is_put_on_record_once_and_said(lab: Lab) -> N
     assert len(lab.facts(e.BranchReconciled)) == 3
 
 
+@pytest.mark.slow
 def test_a_worktree_that_a_person_removed_under_a_mind_is_put_on_record_once(lab: Lab) -> None:
     script = lab.script(mind(*meets("a"), HANG, approach="one"), mind(*meets("b"), HANG, approach="two"))
     lab.run(
