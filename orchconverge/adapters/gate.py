@@ -115,6 +115,8 @@ class SocketGate:
             del self._open[handle]
             with one.socket:
                 question = _question(line, self._acted) if line else None
+                if question is not None and _gone(one.socket):
+                    question = msgspec.structs.replace(question, late=True)
                 reason = answer(question) if question is not None else None
                 if reason is not None:
                     said = {"allow": not reason, "reason": reason[:_LONGEST_REASON]}
@@ -171,6 +173,16 @@ def _uid(peer: socket.socket) -> int:
     """Who is at the other end, as the kernel saw it when they connected."""
     _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return int(uid)
+
+
+def _gone(peer: socket.socket) -> bool:
+    """Whether who asked has hung up: a hook that waited long enough lets its call run."""
+    try:
+        return peer.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _line(one: _Connection) -> bytes | None:

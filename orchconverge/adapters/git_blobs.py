@@ -19,6 +19,8 @@ MOST_BYTES = 1 << 20
 """Of a larger file only its identity is told, so that a change of it is never white space alone."""
 RAW = ("--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
 LINK = b"160000"
+NOW_SECONDS = 5.0
+"""How long a look at a working tree may take: a mind waits for it."""
 
 
 class Blobs:
@@ -50,7 +52,7 @@ class Blobs:
 
     def standing(self, tree: Path, base: Sha) -> Changes:
         """Path -> what it held in the commit ``base`` and holds in the working tree at ``tree`` now. Raises `Failed`."""
-        told = self._run(["diff", *RAW, full_id(base), "--"], cwd=tree, deadline_seconds=SLOW_SECONDS).out
+        told = self._run(["diff", *RAW, full_id(base), "--"], cwd=tree, deadline_seconds=NOW_SECONDS).out
         fields = iter(told.split(b"\0")[:-1])
         before: dict[bytes, bytes] = {}
         for field in fields:
@@ -58,7 +60,7 @@ class Blobs:
             path = next(fields)
             if len(before) < MOST_PATHS and LINK not in (was, now):
                 before[path] = one
-        new = self._run(["ls-files", "-z", "--others", "--exclude-standard"], cwd=tree, deadline_seconds=SLOW_SECONDS)
+        new = self._run(["ls-files", "-z", "--others", "--exclude-standard"], cwd=tree, deadline_seconds=NOW_SECONDS)
         for path in new.out.split(b"\0")[:-1]:
             if len(before) < MOST_PATHS and not path.endswith(b"/"):
                 before.setdefault(path, b"0" * len(base))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from orchconverge.app.world import World, given_name, mind_name
@@ -33,7 +34,25 @@ MOST_LOG = 16 << 20
 FILE = "admission.json"
 """The file of a mind's folder by which a controller that takes over knows it again."""
 
+TOGETHER = 0.5
+"""Seconds in which refusals are one: the calls of one message of a model are made before it reads what became of the first."""
+LATE = 0.8
+"""Seconds after which who asked does not wait any more, or hardly: a no that is not heard must not count."""
+
 Asks = Literal["", "hooks", "acp"]
+How = Literal["hooks", "acp", "pane", "lost"]
+
+
+class _Known(Struct, kw_only=True):
+    """What is kept of a mind."""
+
+    token: str
+    how: How = "pane"
+    asked: int = 0
+    refused: int = 0
+    more: int = 0
+    acts: int = 0
+    standing: dict[str, Any] = {}
 
 
 class Place(NamedTuple):
@@ -57,11 +76,13 @@ class _Mind:
     goal: Goal
     limits: Thresholds
     standing: Standing
-    how: Literal["hooks", "acp", "pane", "lost"]
+    how: How
     asked: int = 0
     refused: int = 0
     more: int = 0
     """Refused calls after the denial."""
+    told: float = -math.inf
+    """When a refusal was counted last."""
     share: Budget = field(default_factory=Budget)
     overspent: bool = False
     counted: bool = True
@@ -107,7 +128,7 @@ class Admissions:
             self._said = True
             return None
         known = self._load(branch)
-        return Place(path, str(known["token"]) if known else self.world.host.random())
+        return Place(path, known.token if known is not None and known.token else self.world.host.random())
 
     def begin(self, basin: Basin, run: Run, branch: Branch, place: Place | None, asks: Asks, *, fresh: bool) -> None:
         """Remember a mind that is about to start. Safe to call again."""
@@ -154,7 +175,9 @@ class Admissions:
     def serve(self) -> bool:
         """Answer what was asked. True if a mind is over by it."""
         self.gate.serve(self._answer)
-        return bool(self._over() - self._known)
+        news = self._over() - self._known
+        self._known |= news
+        return bool(news)
 
     def _answer(self, question: Question) -> str | None:
         """Why a call is refused; empty if it is not, ``None`` if nobody knows who asks."""
@@ -162,16 +185,35 @@ class Admissions:
         if mind is None:
             return None
         mind.asked += 1
-        calls = {
-            (call.kind, mind.goal.path(call.target), call.part): call for call in question.calls
-        }  # a path told twice
-        reasons = [ruling.reason for call in calls.values() if not (ruling := self._ruled(mind, call)).allowed]
-        if not reasons:
-            return ""
-        mind.refused += 1
-        mind.more += mind.standing.denied
-        self._save(mind)
-        return reasons[0]
+        if question.late:
+            return None
+        calls = {(one.kind, mind.goal.path(one.target), one.part): one for one in question.calls}  # a path told twice
+        before, denied = mind.standing, mind.standing.denied
+        for call in calls.values():
+            ruling = self._ruled(mind, call)
+            if not ruling.allowed:
+                mind.refused += 1
+                self._refused(mind, before, again=denied)
+                with suppress(Failed, Refused, OSError):
+                    self._save(mind)
+                return ruling.reason
+        return ""
+
+    def _refused(self, mind: _Mind, before: Standing, *, again: bool) -> None:
+        """Count one refusal, whatever number of parts a call has, and one for the calls of one message."""
+        now, after = self.world.clock.monotonic(), mind.standing
+        mind.standing = replace(
+            after,
+            seen=before.seen if after.targets >= before.targets else after.seen,
+            targets=min(before.targets, after.targets),
+            rereads=min(before.rereads, after.rereads),
+            runs=min(before.runs, after.runs),
+        )
+        if now - mind.told < TOGETHER:
+            mind.standing = replace(mind.standing, refusals=before.refusals, denied=before.denied)
+            return
+        mind.told = now
+        mind.more += again
 
     def _ruled(self, mind: _Mind, call: Call) -> Ruling:
         """Whether a call may run. Before the first no, what the mind changed is looked at: it asks nobody to change a file."""
@@ -179,7 +221,7 @@ class Admissions:
         ruling = before_call(mind.standing, mind.goal, call, gate=gate, limits=mind.limits)
         if not ruling.allowed and not gate and not mind.standing.denied:
             changed = self._changed(mind)
-            if changed is None:  # git does not answer: what cannot be told changes nothing
+            if changed is None:  # it cannot be told, or not in time: then nothing is counted
                 return Ruling(allowed=True, admission=ruling.admission)
             if changed:
                 ruling = self._after(mind, call, changed)
@@ -198,10 +240,13 @@ class Admissions:
         return before_call(mind.standing, mind.goal, call, limits=mind.limits)
 
     def _changed(self, mind: _Mind) -> tuple[Wrote, ...] | None:
-        """What a mind wrote since the last look, by its tree as it stands; ``None`` if that cannot be told."""
+        """What a mind wrote since the last look, by its tree as it stands; ``None`` if that cannot be told in time."""
+        began = self.world.clock.monotonic()
         try:
             found = self._contents(mind)
         except (Failed, Refused, OSError):
+            return None
+        if self.world.clock.monotonic() - began > LATE:
             return None
         facts = []
         for path, (before, now) in found.items():
@@ -238,6 +283,7 @@ class Admissions:
 
     def _read(self, mind: _Mind) -> None:
         began = self.world.clock.monotonic()
+        mind.due = began + LOOK_EVERY
         log = self.world.supervisors.log(mind_name(mind.branch.id), most_bytes=MOST_LOG)
         if len(log) != mind.size:
             mind.size = len(log)
@@ -253,13 +299,16 @@ class Admissions:
             if not mind.counted or mind.asked >= _completed(acts):
                 return
             mind.how = "lost"
+            mind.acts = len(acts) if mind.asked else 0  # what was asked is counted already
             engine = mind.branch.engine
             self.world.journal.say(
                 f"{mind.branch.id}: {engine} makes calls without asking before; its output is read instead"
             )
+            with suppress(Failed, Refused, OSError):
+                self._save(mind)
         for act in acts[mind.acts :]:
             if not act.refused and not mind.standing.denied:
-                self._ruled(mind, Call(kind=act.kind, target=act.target))
+                self._ruled(mind, Call(kind=act.kind, target=act.target, part=act.part))
         mind.acts = max(mind.acts, len(acts))
 
     # --- what outlives a controller -----------------------------------------------------------------------------------
@@ -270,7 +319,7 @@ class Admissions:
         run: Run,
         branch: Branch,
         token: str,
-        how: Literal["hooks", "acp", "pane", "lost"],
+        how: How,
         standing: Standing,
     ) -> _Mind:
         report = self.world.supervisors.folder(given_name(branch)) / "mind" / "report.json"
@@ -282,32 +331,38 @@ class Admissions:
     def _again(self, basin: Basin, branch: Branch) -> _Mind | None:
         """A mind that another controller started."""
         known, run = self._load(branch), basin.run
-        if not known or run is None:
+        if known is None or run is None:
             return None
-        mind = self._mind(basin, run, branch, str(known["token"]), known["how"], resumed(known["standing"]))
+        mind = self._mind(basin, run, branch, known.token, known.how, resumed(known.standing))
         mind.counted = False
-        mind.asked, mind.refused, mind.more = known["asked"], known["refused"], known["more"]
+        mind.asked, mind.refused, mind.more, mind.acts = known.asked, known.refused, known.more, known.acts
+        with suppress(Failed, Refused, OSError):  # what changed until now is nobody's credit
+            mind.files = {path: now for path, (_, now) in self._contents(mind).items()}
         if mind.how != "pane":
             self.place(branch)
         self._minds[branch.id] = mind
         return mind
 
-    def _load(self, branch: Branch) -> dict[str, Any]:
+    def _load(self, branch: Branch) -> _Known | None:
         data = self.world.supervisors.get(mind_name(branch.id), FILE)
-        return json.loads(data) if data else {}
+        try:
+            return msgspec.json.decode(data, type=_Known) if data else None
+        except ValueError:  # half of it, or of another version: then it is a mind that nobody knows
+            return None
 
     def _save(self, mind: _Mind) -> None:
         """Keep what a mind was told: written when that changes, not with every call."""
         ruled = before_call(mind.standing, mind.goal, Call(kind="other"), limits=mind.limits).admission
-        known = {
-            "token": mind.token,
-            "how": mind.how,
-            "asked": mind.asked,
-            "refused": mind.refused,
-            "more": mind.more,
-            "standing": record(ruled, mind.goal),
-        }
-        self.world.supervisors.put(mind_name(mind.branch.id), FILE, json.dumps(known).encode())
+        known = _Known(
+            token=mind.token,
+            how=mind.how,
+            asked=mind.asked,
+            refused=mind.refused,
+            more=mind.more,
+            acts=mind.acts,
+            standing=record(ruled, mind.goal),
+        )
+        self.world.supervisors.put(mind_name(mind.branch.id), FILE, msgspec.json.encode(known))
 
 
 def share_of(basin: Basin, run: Run) -> Budget:
@@ -329,5 +384,8 @@ def _beyond(share: Budget, used: Usage | None) -> bool:
 
 
 def _completed(acts: Sequence[Act]) -> int:
-    """How many tool calls were made and ended; the parts of a line of a shell are one."""
-    return len({act.call for act in acts if act.ok is not None and not act.refused})
+    """How many tool calls were made and came off; the parts of a line of a shell are one.
+
+    One that failed may never have come to its hook: Claude checks what it was called with before.
+    """
+    return len({act.call for act in acts if act.ok and not act.refused})

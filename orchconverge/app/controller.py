@@ -159,7 +159,9 @@ class Controller:
             self.export(seq=self.seq)
         if self.seq > self.exported_seq:
             until = min(until, self.exported + EXPORT_EVERY)
-        until = min(until, self.admission.due(), self.wake if self.wake is not None else until)
+        if not self.held:  # in trouble nothing is looked at sooner than it is tried again
+            until = min(until, self.admission.due())
+        until = min(until, self.wake if self.wake is not None else until)
         self.world.wakeups.wait(self._under_way(), until=until, served=self.admission)
         if self.world.clock.monotonic() - self.asked.looked >= TARGET_FRESH:
             self.asked.target = None

@@ -224,7 +224,8 @@ def _judged(before: Standing, goal: Goal, turn: Turn, limits: Thresholds) -> Adm
     shown_by_us = gained or bool(before.failed and not standing.failed)
     if moved or shown_by_us:
         refusals = 0 if shown_by_us else standing.refusals
-        standing = replace(standing, constrained=False, refusals=refusals)
+        anew = replace(standing, seen=(), targets=0, rereads=0, runs=0)
+        standing = replace(anew, constrained=False, refusals=refusals)
         return _ruled(standing, goal, limits, "pending", "allow_next_turn")
     if turn.denied:
         standing = replace(standing, constrained=True, denied=True)

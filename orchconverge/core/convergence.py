@@ -45,7 +45,13 @@ def limits_of(run: Run, *, inside: bool = False) -> Thresholds:
     if not inside:
         return found
     times = found.inside
-    return replace(found, targets=found.targets * times, rereads=found.rereads * times, runs=found.runs * times)
+    return replace(
+        found,
+        targets=found.targets * times,
+        rereads=found.rereads * times,
+        runs=found.runs * times,
+        strays=found.strays * times,
+    )
 
 
 def standing_of(basin: Basin) -> Standing:

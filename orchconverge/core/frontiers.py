@@ -110,7 +110,7 @@ def facts_of(acts: Iterable[Act], changes: Mapping[str, tuple[Blob, Blob]], goal
         elif act.refused:
             continue
         elif act.kind in ("read", "search"):
-            facts.append(Looked(target=act.target, ok=act.ok, search=act.kind == "search"))
+            facts.append(Looked(target=act.target, ok=act.ok, search=act.kind == "search", part=act.part))
         elif act.kind == "run":
             facts.append(Ran(command=act.target, ok=act.ok))
             ran = ran or (act.ok is not False and nature(act.target) != "read")

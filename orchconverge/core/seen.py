@@ -130,7 +130,7 @@ class Act(Answer, frozen=True, kw_only=True):
     """One thing that an agent did, as its engine showed it. ``target`` is a path or a command line.
 
     ``ok`` is the result that was observed: ``None`` if none was. ``refused``: a permission or a hook of ours said no.
-    ``call`` is the same for the parts of one tool call.
+    ``call`` is the same for the parts of one tool call. ``part``: which part of the target, where that is told.
     """
 
     kind: Literal["read", "search", "write", "run", "other"]
@@ -139,6 +139,7 @@ class Act(Answer, frozen=True, kw_only=True):
     refused: bool = False
     detail: str = ""
     call: int = 0
+    part: str = ""
 
 
 class Outcome(Answer, frozen=True, kw_only=True):

@@ -179,8 +179,8 @@ class Thresholds(Value, frozen=True, kw_only=True):
     is a denial. ``compactions``: how often a context that was compacted or made anew begins that budget again.
     ``mutations``: changes that count which renew it while a failed check stays red. ``strays``: changes beside the goal
     that renew it, though they close nothing (a plan rarely names every file); at a declared stage so many make the
-    declaration void. ``runs``: other commands than looking and checking. ``inside``: how many times as much may be looked at
-    and run inside one running turn, which is many turns of a model.
+    declaration void. ``runs``: other commands than looking and checking. ``inside``: how many times as much may be looked at,
+    run and changed beside the goal inside one running turn, which is many turns of a model.
     """
 
     targets: int = 8

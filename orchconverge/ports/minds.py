@@ -168,12 +168,13 @@ class Engine(Protocol):
 class Question(Answer, frozen=True, kw_only=True):
     """What a mind asks before a tool call. ``calls`` are its parts: a line of a shell may read, write and run.
 
-    ``token`` says which mind it is, ``id`` is the engine's own name of the call.
+    ``token`` says which mind it is, ``id`` is the engine's own name of the call. ``late``: who asked is gone.
     """
 
     token: str
     id: str
     calls: tuple[Call, ...]
+    late: bool = False
 
 
 class Gate(Protocol):

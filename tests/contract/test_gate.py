@@ -232,6 +232,16 @@ def test_one_that_is_gone_before_its_answer_disturbs_nobody(gate: SocketGate) ->
         assert heard(gate, mind, lambda question: "no") == {"allow": False, "reason": "no"}
 
 
+def test_who_hung_up_is_told_from_who_waits(gate: SocketGate) -> None:
+    """A hook that waited long enough lets its call run: what it is told then, nobody hears."""
+    connected(gate.path, READ).close()
+    with connected(gate.path, READ):
+        heard_of: list[Question] = []
+        while len(heard_of) < 2:
+            gate.serve(heard_of.append)
+    assert sorted(question.late for question in heard_of) == [False, True]
+
+
 def test_another_user_is_dropped(gate: SocketGate) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to be another user")

@@ -36,7 +36,7 @@ class Reader:
         refused = REFUSED in json.dumps(self.server.newest)
         self.told += refused
         _, done = conversation(self.server.newest)
-        loop = [read("README.md"), read("notes.md")] * 20
+        loop = [read("README.md"), read("notes.md")] * 300
         if not (refused and self.yields):
             return loop
         report = re.search(r"^ +(/\S+/report\.json)$", prompt, re.MULTILINE)
@@ -81,9 +81,9 @@ def test_who_reads_for_ever_is_constrained_then_denied_within_the_budget(lab: La
     assert ended.charged
     assert ended.result == "no_progress"
     if HOW[name] != "pane":
-        # 2 new ones, 2 again, 2 refusals and the denial, then 2 more chances to end by itself.
-        assert gone.calls.asked == 2 + 2 + 2 + 1 + 2 - 1
-        assert gone.calls.refused >= 3
+        # 2 new ones, 2 again, 2 refusals, the denial and one more chance to end by itself; those within half a second are one.
+        assert gone.calls.asked - gone.calls.refused == 4
+        assert 4 <= gone.calls.refused < 120
         assert reader.told >= 2, "the reason of a refusal is in the model's next request"
     assert lab.processes() == {}
 

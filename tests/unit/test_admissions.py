@@ -72,9 +72,10 @@ class Scene:
         self.controller.begin(basin, basin.run, self.branch, place, asks, fresh=True)  # type: ignore[arg-type]
         return place.token if place is not None else ""
 
-    def ask(self, token: str, *calls: Call) -> str | None:
-        """The answer to one question; whether the wait ends is in `news`."""
-        self.gate.asked.append(Question(token=token, id="1", calls=calls))
+    def ask(self, token: str, *calls: Call, after: float = 1.0, late: bool = False) -> str | None:
+        """The answer to one question, so many seconds after the last one; whether the wait ends is in `news`."""
+        self.time.mono += after
+        self.gate.asked.append(Question(token=token, id="1", calls=calls, late=late))
         self.news = self.controller.serve()
         return self.gate.answers[-1]
 
@@ -115,10 +116,12 @@ def test_it_is_constrained_then_denied_then_over(scene: Scene) -> None:
     assert "this turn is over" in (scene.ask(token, *reads("q")) or "")
     assert not scene.news, "it may still end by itself"
     assert scene.ask(token, *reads("q"))
+    assert not scene.news
+    assert scene.ask(token, *reads("q"))
     assert scene.news
     assert scene.look() == {"auth.1"}
     found = scene.controller.ended(scene.branch, Outcome())
-    assert (found.how, found.asked, found.refused, found.denied) == ("hooks", 6, 4, True)
+    assert (found.how, found.asked, found.refused, found.denied) == ("hooks", 7, 5, True)
 
 
 def test_a_path_told_twice_in_one_question_is_read_once(scene: Scene) -> None:
@@ -163,6 +166,7 @@ def test_a_controller_that_takes_over_knows_what_was_denied(scene: Scene) -> Non
     scene.controller = scene.another()
     assert scene.look() == frozenset()
     assert scene.ask(token, *reads("new")), "denied is denied"
+    assert scene.ask(token, *reads("new"))
     assert scene.news
     assert scene.look() == {"auth.1"}
 
@@ -232,3 +236,65 @@ def test_the_share_of_a_mind_is_what_is_left_of_the_run_and_never_nothing() -> N
     assert share_of(basin, basin.run) == Budget(usd=1.0, tokens=500)
     story.ended("auth.1", usd=5.0)
     assert share_of(story.basin(), basin.run) == Budget(usd=0.01, tokens=1)
+
+
+def test_the_calls_of_one_message_are_one_refusal(scene: Scene) -> None:
+    """A model has read nothing of the first no when it makes the eighth call of the same message."""
+    token = scene.begin()
+    for path in ("x", "y"):
+        scene.ask(token, *reads(path))
+    assert all(scene.ask(token, *reads(f"p{number}"), after=0.05) for number in range(8))
+    assert scene.look() == frozenset()
+    found = scene.controller.ended(scene.branch, Outcome())
+    assert (found.refused, found.denied) == (8, False)
+
+
+def test_a_question_of_many_parts_is_one_refusal_and_none_of_them_was_looked_at(scene: Scene) -> None:
+    token = scene.begin()
+    assert "refused after" in (scene.ask(token, *reads("a", "b", "c", "d", "e")) or "")
+    assert scene.ask(token, *reads("a", "b")) == "", "what was refused was not read"
+
+
+def test_a_no_that_nobody_hears_does_not_count(scene: Scene) -> None:
+    token = scene.begin()
+    for path in ("x", "y"):
+        scene.ask(token, *reads(path))
+    assert [scene.ask(token, *reads("z"), late=True) for _ in range(9)] == [None] * 9
+    assert "refused after" in (scene.ask(token, *reads("z")) or "")
+
+
+def test_a_call_that_failed_before_its_hook_makes_no_mind_lost(scene: Scene) -> None:
+    token = scene.begin()
+    scene.ask(token, *reads("x"))
+    failed = Act(kind="write", target="x", ok=False, call=1)
+    scene.log(read("x", 0), failed)
+    scene.look()
+    assert scene.controller.ended(scene.branch, Outcome(acts=(read("x", 0), failed))).how == "hooks"
+
+
+def test_what_was_asked_is_not_counted_again_when_a_mind_is_lost(scene: Scene) -> None:
+    token = scene.begin()
+    for path in ("x", "y"):
+        scene.ask(token, *reads(path))
+    scene.log(read("x", 0), read("y", 1), Act(kind="write", target="a.txt", ok=True, call=2))
+    assert scene.look() == frozenset()
+    assert not scene.controller.ended(scene.branch, Outcome()).denied
+
+
+@pytest.mark.parametrize("damaged", [b"{", b"[]", b'{"how": "hooks"}', b'{"token": 7}', b"\xff"])
+def test_what_is_kept_of_a_mind_may_be_damaged(scene: Scene, damaged: bytes) -> None:
+    scene.begin()
+    scene.controller = scene.another()
+    scene.machine.entry(mind_name("auth.1")).files["admission.json"] = damaged
+    assert scene.look() == frozenset()
+    assert scene.controller.ended(scene.branch, Outcome()).how == "between"
+
+
+def test_who_was_lost_is_lost_to_the_next_controller_too(scene: Scene) -> None:
+    scene.begin()
+    scene.log(read("x", 0))
+    scene.look()
+    scene.controller = scene.another()
+    scene.log(*(read(path, number) for number, path in enumerate(("x", "y", "z", "z", "z", "z"))))
+    scene.look()
+    assert scene.look() == {"auth.1"}, "it is known again at the first look and read at the next"

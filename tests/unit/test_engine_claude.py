@@ -381,7 +381,7 @@ def test_its_calls_are_acts_with_the_result_that_was_observed() -> None:
             detail="PreToolUse:Write hook error: work convergence: read enough",
         ),
         Act(kind="run", target="pytest -q", ok=False, detail="Exit code 1\n1 failed"),
-        Act(kind="read", target="c.txt"),
+        Act(kind="read", target="c.txt", part="3"),
         Act(kind="other"),
     )
 

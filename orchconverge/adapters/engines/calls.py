@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Literal
+
+from msgspec.structs import replace
 
 from orchconverge.adapters.engines.reading import LONGEST_TEXT, MOST_LISTED, text
 from orchconverge.adapters.engines.shell import acted
@@ -27,6 +30,8 @@ class _Call:
     refused: bool = False
     detail: str = ""
     ended: bool = False
+    of: str = ""
+    """The call that it is a part of, where an agent has one for several files."""
 
 
 class Calls:
@@ -58,11 +63,21 @@ class Calls:
             call.ok, call.refused, call.ended = (False, True, True) if refused else (ok, False, True)
             call.detail = "" if ok and not refused else text(detail, most=LONGEST_DETAIL)
 
-    def did(self, kind: Kind, target: object, *, ok: bool | None, refused: bool = False, tool: object = "") -> None:
-        """A call whose beginning and end are one."""
+    def did(
+        self,
+        kind: Kind,
+        target: object,
+        *,
+        ok: bool | None,
+        refused: bool = False,
+        tool: object = "",
+        of: object = "",
+    ) -> None:
+        """A call whose beginning and end are one; ``of`` the call that it is a part of."""
         key = f"our own {next(self._own)}"
         self.begin(key, kind, target, tool=tool)
         self.end(key, ok=ok, refused=refused)
+        self._calls[key].of = text(of, most=200)
 
     def acts(self) -> tuple[Act, ...]:
         """What was done, commands of a shell by what they do to files.
@@ -70,14 +85,17 @@ class Calls:
         Where an agent does not say how a command ended (Gemini), what it was to write is taken as written: git shows if it is.
         """
         found: list[Act] = []
-        for number, call in enumerate(list(self._calls.values())[-MOST_ACTS:]):
+        numbers: dict[object, int] = {}
+        for key, call in list(self._calls.items())[-MOST_ACTS:]:
+            number = numbers.setdefault(call.of or key, len(numbers))
+            pages = " ".join(re.findall(r"\d+", call.target)) if call.kind == "shell" else ""
             parts = acted(call.target) if call.kind == "shell" else ((call.kind, call.target),)
             for kind, target in parts:
                 of = text(target, most=LONGEST_TEXT)
                 unsaid = call.kind == "shell" and kind == "write" and call.ended and call.ok is None
                 ok = True if unsaid else call.ok
                 act = Act(kind=kind, target=of, ok=ok, refused=call.refused, detail=call.detail, call=number)
-                found.append(act)
+                found.append(replace(act, part=pages) if kind == "read" else act)
         return tuple(found[-MOST_ACTS:])
 
     def refused(self) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class _Stream:
         elif kind == "file_change":
             changes = part(item, "changes")
             for change in changes if isinstance(changes, list) and ended else []:
-                self.calls.did("write", part(change, "path"), ok=ok, refused=refused, tool="patch")
+                self.calls.did("write", part(change, "path"), ok=ok, refused=refused, tool="patch", of=key)
         elif kind in ("mcp_tool_call", "web_search"):
             what = part(item, "query") if kind == "web_search" else part(item, "tool")
             self.calls.begin(key, "other", what, tool=kind)

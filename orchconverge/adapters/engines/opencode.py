@@ -150,7 +150,7 @@ class _Stream:
         if name == "apply_patch":
             patch = part(given, "patchText")
             for path in _PATCHED.findall(patch) if isinstance(patch, str) else []:
-                self.calls.did("write", path, ok=ok, refused=refused, tool=name)
+                self.calls.did("write", path, ok=ok, refused=refused, tool=name, of=key)
             return
         kind, field = _TOOLS.get(name, ("other", "")) if isinstance(name, str) else ("other", "")
         self.calls.begin(key, kind, part(given, field), tool=name)

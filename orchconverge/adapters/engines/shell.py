@@ -10,6 +10,7 @@ from typing import Literal
 
 Kind = Literal["read", "search", "write", "run"]
 
+LONGEST_HEREDOC = 8000
 LONGEST_COMMAND = 4000
 """Characters that are looked at; a longer one is only run."""
 
@@ -26,6 +27,8 @@ def acted(command: str) -> tuple[tuple[Kind, str], ...]:
     """What it reads, searches and writes, in order, and that it was run if a program of it could do anything else."""
     inner = _unwrapped(command)
     patched = _PATCHED.findall(inner) if "*** Begin Patch" in inner else []
+    if not patched and len(inner) > LONGEST_HEREDOC:  # looking for the ends of here-documents takes the square of it
+        return (("run", inner),)
     plain = _HEREDOC.sub(r"\3", inner)
     if patched:
         return tuple(("write", path.strip()) for path in patched)
