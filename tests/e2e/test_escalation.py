@@ -9,7 +9,7 @@ import pytest
 from orchconverge.core import events as e
 from tests.e2e.lab import Lab, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 WAYS = tuple(f"w{n}" for n in range(1, 9))
 STALL = {"ORCHCONVERGE_STALL_AFTER": "3"}

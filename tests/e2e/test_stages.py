@@ -11,7 +11,7 @@ from orchconverge.core.target import Stage
 from orchconverge.core.values import Thresholds
 from tests.e2e.lab import Lab, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 TARGET = """
 title = "Plan it"
