@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orchconverge.app.world import World, given_name, mind_name
+from orchconverge.app.world import REPORT, World, given_name, mind_name
 from orchconverge.core.admission import Call, Gate, Ruling, before_call, begun
 from orchconverge.core.admission_record import record, resumed
 from orchconverge.core.convergence import at_start, goal_of, limits_of
@@ -148,7 +148,6 @@ class Admissions:
         mind = self._minds.pop(branch.id, None) or self._again(basin, branch)
         if mind is None:
             return Calls()
-        self._minds.pop(branch.id, None)
         self._read_out.add(branch.id)
         self._compare(mind, outcome.acts)
         made = _completed(outcome.acts)
@@ -269,7 +268,10 @@ class Admissions:
             if branch.id in self._read_out:
                 continue
             mind = self._minds.get(branch.id) or self._again(basin, branch)
-            if mind is not None and not mind.over and self.world.clock.monotonic() >= mind.due:
+            if mind is None:
+                continue
+            self._minds[branch.id] = mind
+            if not mind.over and self.world.clock.monotonic() >= mind.due:
                 self._read(mind)
         self._known = self._over()
         return self._known
@@ -322,7 +324,7 @@ class Admissions:
         how: How,
         standing: Standing,
     ) -> _Mind:
-        report = self.world.supervisors.folder(given_name(branch)) / "mind" / "report.json"
+        report = self.world.supervisors.folder(given_name(branch)) / REPORT
         goal = goal_of(basin, root=branch.worktree, report=str(report))
         now, limits = self.world.clock.monotonic(), limits_of(run, inside=True)
         share = share_of(basin, run)
@@ -340,7 +342,6 @@ class Admissions:
             mind.files = {path: now for path, (_, now) in self._contents(mind).items()}
         if mind.how != "pane":
             self.place(branch)
-        self._minds[branch.id] = mind
         return mind
 
     def _load(self, branch: Branch) -> _Known | None:

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from orchconverge.app.environment import allowed, in_worktree
 from orchconverge.app.judging import NOTHING_TO_PUSH_WITH
 from orchconverge.app.lock import Lock
-from orchconverge.app.minds import MOST_LOG, OWN, granting
+from orchconverge.app.minds import MOST_LOG, granting
 from orchconverge.app.trees import Trees
-from orchconverge.app.world import World, marker
+from orchconverge.app.world import OWN, World, marker
 from orchconverge.core import judge
 from orchconverge.core.actions import Action
 from orchconverge.core.comments import Verdict

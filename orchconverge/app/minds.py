@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from orchconverge.app.admission import Admissions, share_of
 from orchconverge.app.environment import allowed, in_worktree
 from orchconverge.app.trees import Trees
-from orchconverge.app.world import World, given_name, marker, mind_name
+from orchconverge.app.world import OWN, REPORT, World, given_name, marker, mind_name
 from orchconverge.core.brief import brief
 from orchconverge.core.seen import Commit, MindEnd, Running, Starting, Unknown
 from orchconverge.core.state import Basin, Branch, Run, State
@@ -24,8 +24,6 @@ MOST_LOG = 64 << 20
 MOST_REPORT = 64 << 10
 LONGEST_SUBJECT = 72
 UNREAD_AT_MOST = 3
-OWN = "mind"
-"""The part of a mind's folder that it is told of and may write into; what we keep of it lies outside."""
 BEFORE = "before"
 """The file of a mind's folder with the paths that were uncommitted when it began, NUL between them."""
 
@@ -54,7 +52,7 @@ class Minds:
         supervisors, name = self.world.supervisors, mind_name(branch.id)
         given = given_name(branch)
         folder = supervisors.folder(given)
-        report_path = supervisors.subfolder(given, OWN) / "report.json"
+        report_path = supervisors.subfolder(given, OWN).parent / REPORT
         if supervisors.get(name, BEFORE) is None:
             before = self.world.git.checkout(Path(branch.worktree))
             paths = "\0".join((*before.dirty, *before.untracked))
@@ -160,7 +158,7 @@ class Minds:
         """What an ended mind left. What it did not commit is kept on a ref; its commits are kept on another."""
         name, git = mind_name(branch.id), self.world.git
         outcome = self._outcome(state, branch, name)
-        data = self.world.supervisors.get(given_name(branch), f"{OWN}/report.json", most_bytes=MOST_REPORT + 1)
+        data = self.world.supervisors.get(given_name(branch), REPORT, most_bytes=MOST_REPORT + 1)
         report = self.world.read_report(data or b"")
         here, path = branch.place == "here", Path(branch.worktree)
         checkout = self._checkout(path)

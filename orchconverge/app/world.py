@@ -27,6 +27,10 @@ from orchconverge.ports import (
     Wakeups,
 )
 
+OWN = "mind"
+"""The part of a mind's folder that it is told of and may write into; what we keep of it lies outside."""
+REPORT = f"{OWN}/report.json"
+"""Where its own word is, in its folder."""
 MARK = "orchconverge-"
 """How the reflog begins of what a mind did; our own grafts are written as ``orchconverge: graft``."""
 
