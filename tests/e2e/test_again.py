@@ -9,7 +9,7 @@ import pytest
 from orchconverge.core import events as e
 from tests.e2e.lab import Lab, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 
 def test_a_repository_made_again_at_the_same_place_starts_its_own_minds_checks_and_steps(lab: Lab) -> None:

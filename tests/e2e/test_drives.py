@@ -19,7 +19,7 @@ from orchconverge.core.state import Phase
 from tests.e2e import forked
 from tests.e2e.lab import COMMAND, Lab
 
-pytestmark = [pytest.mark.tmux, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(300)]
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "lib"
 
 

@@ -17,7 +17,7 @@ import pytest
 from orchconverge.core import events as e
 from tests.e2e.lab import COMMAND, Lab
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 COMMIT = "git add -A && git commit -q -m work\n"
 CONVERGED, FAILED, REFUSED, LIMIT = 0, 1, 2, 3

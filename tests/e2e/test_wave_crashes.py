@@ -17,7 +17,7 @@ from tests.e2e import forked
 from tests.e2e.forked import Death
 from tests.e2e.lab import Lab, kill, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 GOAL, BASIN, TARGET = "three files", "three-files", "orchconverge/three-files"
 WAYS = ("one", "two", "three")
