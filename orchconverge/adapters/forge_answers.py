@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -9,11 +10,12 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchconverge.core.target import Sha
-from orchconverge.ports.forge import Account, Check, Comment, ForgeError, Home, PullRequest, Thread
+from orchconverge.ports.forge import Account, Annotation, Check, Comment, ForgeError, Home, PullRequest, Thread
 
 P = TypeVar("P", bound=BaseModel)
 GHOST = Account(login="ghost")
 """How GitHub itself calls somebody whose account was deleted."""
+GONE: Final = "a repository that was deleted"
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 
 
@@ -39,9 +41,17 @@ class _Label(_Part):
     name: str
 
 
+class _Named(_Part):
+    full_name: str
+
+
 class _End(_Part):
     ref: str
     sha: str
+
+
+class _Head(_End):
+    repo: _Named | None = _Named(full_name="")
 
 
 class _Pull(_Part):
@@ -51,7 +61,7 @@ class _Pull(_Part):
     draft: bool = False
     title: str
     body: Text = ""
-    head: _End
+    head: _Head
     base: _End
     user: _User | None = None
     labels: list[_Label] = []
@@ -83,18 +93,34 @@ class _Review(_Said):
     submitted_at: AwareDatetime | None = None
 
 
+class _Output(_Part):
+    title: Text = ""
+    summary: Text = ""
+    annotations_count: int = 0
+
+
 class _Run(_Part):
+    id: int = 0
     name: str
     status: str
     conclusion: str | None = None
     html_url: str | None = None
     details_url: str | None = None
+    output: _Output | None = None
 
 
 class _Status(_Part):
     context: str
     state: str
     target_url: str | None = None
+    description: Text = ""
+
+
+class _Annotation(_Part):
+    path: str
+    start_line: int | None = None
+    title: Text = ""
+    message: Text = ""
 
 
 class _Node(_Part):
@@ -143,6 +169,10 @@ _STATES: Final[Mapping[str, Literal["passed", "failed", "pending"]]] = {
 """How a check ended, or that it has not; every other word of GitHub's is a failure."""
 
 
+_JOB: Final = re.compile(r"/actions/runs/\d+/job/(\d+)")
+"""The log of a check run is that of the workflow's job, whose id stands in its address alone."""
+
+
 def checked(kind: type[P], data: object) -> P:
     """One answer as it has to be. Raises `ForgeError`."""
     try:
@@ -169,7 +199,7 @@ def home(data: object) -> Home:
 
 
 def pull(data: object) -> PullRequest:
-    """A pull request."""
+    """A pull request; its ``fork`` is the repository of its branch, whichever that is."""
     found = checked(_Pull, data)
     return PullRequest(
         number=found.number,
@@ -184,6 +214,7 @@ def pull(data: object) -> PullRequest:
         author=found.user.account() if found.user is not None else GHOST,
         labels=tuple(label.name for label in found.labels),
         mergeable=found.mergeable,
+        fork=found.head.repo.full_name if found.head.repo is not None else GONE,
     )
 
 
@@ -256,15 +287,27 @@ def checks(runs: Iterable[object], statuses: Iterable[object]) -> tuple[Check, .
             state=_STATES.get(status.state, "failed"),
             url=status.target_url or "",
             said=status.state,
+            text=status.description,
         )
         found.setdefault(status.context, check)
-    for data in runs:
-        run = checked(_Run, data)
+    for run in sorted((checked(_Run, data) for data in runs), key=lambda run: run.id):  # of one name the newest counts
         said = (run.conclusion or "") if run.status == "completed" else "pending"
+        address, output = run.html_url or run.details_url or "", run.output or _Output()
+        job = _JOB.search(address) or _JOB.search(run.details_url or "")
         found[run.name] = Check(
             name=run.name,
             state=_STATES.get(said, "failed"),
-            url=run.html_url or run.details_url or "",
+            url=address,
             said=run.conclusion or run.status,
+            text="\n".join(filter(None, (output.title, output.summary))),
+            run=run.id if output.annotations_count else 0,
+            job=int(job[1]) if job is not None else 0,
         )
     return tuple(found[name] for name in sorted(found))
+
+
+def annotation(data: object) -> Annotation:
+    """What a check run remarks on a line."""
+    found = checked(_Annotation, data)
+    text = ": ".join(filter(None, (found.title, found.message)))
+    return Annotation(path=found.path, line=found.start_line, text=text)

@@ -24,6 +24,9 @@ SECONDARY_SECONDS = 60.0
 """What GitHub asks one to wait after a secondary limit that names no time."""
 PER_PAGE = 100
 MOST_PAGES = 50
+MOST_TEXT = 64 << 20
+"""Bytes of a text on another host that are read, at most, to find its end."""
+_NUMBER = re.compile(r"[0-9]{1,15}")
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 _KINDS: Mapping[int, tuple[Trouble, str]] = {
     400: ("invalid", ""),
@@ -37,6 +40,9 @@ _KINDS: Mapping[int, tuple[Trouble, str]] = {
 }
 
 
+_NO_JSON = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
+MOST_SECONDS = 86400.0
+"""How long a rate limit lasts at most, whatever the forge says."""
 _GRAPHQL: Mapping[str, tuple[Trouble, str]] = {"NOT_FOUND": _KINDS[404], "FORBIDDEN": _KINDS[403]}
 
 
@@ -101,6 +107,50 @@ class Calls:
                     raise later.error from None
                 self._sleep(wait)
 
+    def sent_on(self, path: str) -> str:
+        """The address to which the forge sends who asks for this. Raises `ForgeError`."""
+        try:
+            self.ask("GET", path)
+        except _SentOn as elsewhere:
+            return elsewhere.to
+        raise ForgeError("server", f"{self.host} did not say where {path} is", hint=_PROXY)
+
+    def end_of(self, url: str, *, most_bytes: int) -> str:
+        """The end of a text on any host, which gets no token of ours. Raises `ForgeError`.
+
+        It has to be https, or be on this machine as the forge itself. No redirection is followed; of more than `MOST_TEXT`
+        bytes the rest is not read.
+        """
+        import requests
+
+        allowed = ("https",) if not self._api.startswith("http://") else ("https", "http")
+        scheme, host = _parts(url)
+        if scheme not in allowed:
+            raise ForgeError("unreachable", f"{self.host} sends its callers to an address that is not https")
+        kept, read = b"", 0
+        try:
+            with requests.get(
+                url,
+                auth=lambda request: request,  # else `requests` looks for a password in .netrc
+                headers={"User-Agent": "orchconverge"},
+                timeout=self._silence_seconds,
+                stream=True,
+                allow_redirects=False,
+            ) as answer:
+                if answer.status_code != 200:
+                    raise self._refused(answer.status_code, {}, "")
+                ends = self._clock() + self._seconds
+                for part in answer.iter_content(1 << 16):
+                    kept, read = (kept + part)[-most_bytes:], read + len(part)
+                    if read > MOST_TEXT or self._clock() > ends:
+                        break
+        except _Later as later:
+            raise later.error from None
+        except (requests.exceptions.RequestException, OSError, ValueError):
+            raise ForgeError("unreachable", f"{clean(host, 100)} cannot be reached", hint=_NET) from None
+        whole = kept if read <= most_bytes else kept.partition(b"\n")[2]
+        return self.harmless(whole.decode("utf-8", "replace"))
+
     def harmless(self, text: str) -> str:
         """A text as it will be sent: for comparing it with what is there."""
         return masked(text, self._token)
@@ -144,7 +194,7 @@ class Calls:
             status, answer, text = requester.requestJson(
                 verb, path, parameters=dict(parameters or {}), headers=headers, input=body
             )
-        except (wrong.RequestException, OSError, RuntimeError, ValueError) as error:
+        except (wrong.RequestException, OSError, RuntimeError, ValueError, OverflowError) as error:
             raise self._unreached(error) from error
         if status == 304 and known is not None:
             return known[1]
@@ -158,7 +208,7 @@ class Calls:
     def _decoded(self, text: str) -> object:
         try:
             return msgspec.json.decode(text) if text else None
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except _NO_JSON:
             raise _Later(
                 ForgeError("server", f"{self.host} answered with something that is no JSON", hint=_PROXY), True
             ) from None
@@ -198,7 +248,7 @@ class Calls:
         if status >= 500:
             return _Later(ForgeError("server", said, hint="try again later: its status page may say more"), True)
         if 300 <= status < 400:
-            return ForgeError("not_found", f"the repository has moved ({status})", hint=_MOVED)
+            return _SentOn(status, headers.get("location", ""))
         kind, hint = _KINDS.get(status, ("invalid", ""))
         return ForgeError(kind, said, hint=hint)
 
@@ -237,16 +287,33 @@ class _Later(Exception):
         self.seconds = seconds
 
 
+class _SentOn(ForgeError):
+    """Another address, ``to``, has what was asked for."""
+
+    def __init__(self, status: int, to: str) -> None:
+        super().__init__("not_found", f"the repository has moved ({status})", hint=_MOVED)
+        self.to = to
+
+
 def _next(link: str) -> str:
     found = _NEXT.search(link)
     return found[1] if found else ""
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """The scheme and the host of an address, both empty if it is none."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or ""
+    except ValueError:
+        return "", ""
 
 
 def _words(text: str) -> str:
     """GitHub's own words for a refusal, and the first of its reasons."""
     try:
         told = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except _NO_JSON:
         return ""
     if not isinstance(told, dict):
         return ""
@@ -265,16 +332,16 @@ def _limited(status: int, headers: Mapping[str, str], words: str) -> float | Non
         return None
     if told := headers.get("retry-after"):
         return _seconds(told)
-    if headers.get("x-ratelimit-remaining") == "0" and (reset := headers.get("x-ratelimit-reset", "")).isdigit():
-        return max(1.0, int(reset) - time.time() + 1.0)
+    if headers.get("x-ratelimit-remaining") == "0" and _NUMBER.fullmatch(reset := headers.get("x-ratelimit-reset", "")):
+        return min(max(1.0, int(reset) - time.time() + 1.0), MOST_SECONDS)
     return SECONDARY_SECONDS if status == 429 or "rate limit" in words.lower() else None
 
 
 def _seconds(told: str) -> float:
     """`Retry-After` in seconds: a number, or a date (RFC 9110, 10.2.3)."""
-    if told.strip().isdigit():
-        return float(told)
+    if _NUMBER.fullmatch(told.strip()):
+        return min(float(told), MOST_SECONDS)
     try:
-        return max(1.0, parsedate_to_datetime(told).timestamp() - time.time())
-    except (ValueError, TypeError):
+        return min(max(1.0, parsedate_to_datetime(told).timestamp() - time.time()), MOST_SECONDS)
+    except (ValueError, TypeError, OverflowError):
         return SECONDARY_SECONDS

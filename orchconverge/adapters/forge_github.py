@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from orchconverge.adapters import forge_answers as answers
-from orchconverge.adapters.forge_calls import Calls
+from orchconverge.adapters.forge_calls import MOST_PAGES, PER_PAGE, Calls
 from orchconverge.adapters.forge_graphql import DRAFT, READY, RESOLVE, THREADS, VIEWER
 from orchconverge.adapters.forge_urls import Address
 from orchconverge.core.target import Sha
 from orchconverge.ports.forge import (
+    MOST_LOG,
     Account,
+    Annotation,
     Check,
     Comment,
     ForgeError,
@@ -67,17 +72,23 @@ class GitHub:
 
     # --- the pull request --------------------------------------------------------------------------------------------
 
+    def _pull(self, data: object) -> PullRequest:
+        """A pull request, with a ``fork`` if its branch is not where we push to."""
+        found, home = answers.pull(data), self.home().name
+        ours = found.fork.partition("/")[0] == self.head_owner if self.head_owner else found.fork == home
+        return replace(found, fork="") if ours or not found.fork else found
+
     def find(self, branch: str) -> PullRequest | None:
         """The pull request of a head branch: the open one, else the newest."""
         owner = self.head_owner or self.home().name.partition("/")[0]
         asked = {"head": f"{owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
         listed = self._calls.pages(self._path("/pulls"), parameters=asked)
-        found = [pull for pull in map(answers.pull, listed) if pull.branch == branch]
+        found = [pull for pull in map(self._pull, listed) if pull.branch == branch]
         return next((pull for pull in found if pull.state == "open"), found[0] if found else None)
 
     def numbered(self, number: int) -> PullRequest:
         """The pull request of this number."""
-        return answers.pull(self._calls.ask("GET", self._path(f"/pulls/{number}")).data)
+        return self._pull(self._calls.ask("GET", self._path(f"/pulls/{number}")).data)
 
     def open(self, branch: str, *, base: str, title: str, body: str, draft: bool) -> PullRequest:
         """Open a pull request, or find the open one that is there."""
@@ -90,11 +101,11 @@ class GitHub:
 
         def make() -> PullRequest:
             try:
-                return answers.pull(self._send("POST", "/pulls", {**asked, "draft": draft}))
+                return self._pull(self._send("POST", "/pulls", {**asked, "draft": draft}))
             except ForgeError as error:
                 if error.kind != "invalid" or not draft:
                     raise
-            return answers.pull(self._send("POST", "/pulls", asked))  # not every plan has drafts
+            return self._pull(self._send("POST", "/pulls", asked))  # not every plan has drafts
 
         return _once(look, make, also=("invalid",))
 
@@ -109,7 +120,7 @@ class GitHub:
             if value is not None and self._calls.harmless(value).rstrip() != was.rstrip()
         }
         if changed:
-            now = answers.pull(self._send("PATCH", f"/pulls/{number}", changed))
+            now = self._pull(self._send("PATCH", f"/pulls/{number}", changed))
         if draft is not None and draft is not now.draft:
             node = answers.node(self._calls.ask("GET", self._path(f"/pulls/{number}")).data)
             self._calls.graphql(DRAFT if draft else READY, {"id": node})
@@ -187,12 +198,13 @@ class GitHub:
         owner, _, name = self.home().name.partition("/")
         found: list[Thread] = []
         after: str | None = None
-        while True:
+        for _ in range(MOST_PAGES):
             variables = {"owner": owner, "name": name, "number": number, "after": after}
             page, after = answers.threads(self._calls.graphql(THREADS, variables))
             found += page
             if after is None:
                 return tuple(found)
+        raise ForgeError("invalid", f"{self.where} has more than {MOST_PAGES * PER_PAGE} threads")
 
     def resolve(self, thread: Thread) -> None:
         """Mark a thread as dealt with; one that is already stays so."""
@@ -265,6 +277,21 @@ class GitHub:
                 raise
             statuses = []
         return answers.checks(runs, statuses)
+
+    def annotations(self, check: Check) -> tuple[Annotation, ...]:
+        """What a check run remarks on lines, the first page of it."""
+        if not check.run:
+            return ()
+        listed = self._calls.pages(self._path(f"/check-runs/{check.run}/annotations"))
+        return tuple(answers.annotation(each) for each in islice(listed, PER_PAGE))
+
+    def log(self, check: Check) -> str:
+        """The end of the log of a workflow's job, which lies on another host, at an address that is good for a minute."""
+        if not check.job:
+            return ""
+        return self._calls.end_of(
+            self._calls.sent_on(self._path(f"/actions/jobs/{check.job}/logs")), most_bytes=MOST_LOG
+        )
 
 
 def _placed(remark: Remark) -> dict[str, object]:

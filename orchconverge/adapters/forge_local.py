@@ -15,6 +15,7 @@ from orchconverge.core.target import Sha
 from orchconverge.files import own_folder, write_own
 from orchconverge.ports.forge import (
     Account,
+    Annotation,
     Check,
     Comment,
     ForgeError,
@@ -147,6 +148,14 @@ class Local:
     def checks(self, head: Sha) -> tuple[Check, ...]:
         """Nothing checks here but we ourselves."""
         return ()
+
+    def annotations(self, check: Check) -> tuple[Annotation, ...]:
+        """None."""
+        return ()
+
+    def log(self, check: Check) -> str:
+        """None."""
+        return ""
 
     def _said(
         self,

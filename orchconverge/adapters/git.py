@@ -150,6 +150,10 @@ class Repository:
         """Remote name -> push URL, as `git push` would use it. It may hold a password: never log it as it is."""
         return self._remotes.urls()
 
+    def fetch(self, remote: str, ref: str, name: str) -> Sha:
+        """Bring what a ref of a remote stands at to a private ref. See `orchconverge.ports.Git`."""
+        return self._remotes.fetch(remote, ref, name)
+
     def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
         """Push one commit to one branch, by force ``over`` one commit alone: whether it is there, and git's word."""
         return self._remotes.push(remote, sha, branch, over=over)

@@ -1,4 +1,4 @@
-"""The remotes of a repository: which may be talked to, what they call their HEAD, and the one way to push."""
+"""The remotes of a repository: which may be talked to, what they call their HEAD, and the one way to push and to fetch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from orchconverge.core.target import Sha
 from orchconverge.errors import Failed, Refused
 
 ALLOWED_URL = re.compile(r"(?:https|ssh|file)://|[^:]*/|(?!-)[^:/]+:(?!:|//)|[^:]+$")
+PULLS = "refs/orchconverge/pulls/"
+"""Where the commits of other people's pull requests are kept."""
 LOOPBACK_URL = re.compile(r"http://(?:[^/@\s]+@)?(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)")
 
 
 class Remotes:
-    """Asks remotes and pushes to them; ``resolve`` answers for local refs."""
+    """Asks remotes, pushes to them and fetches from them; ``resolve`` answers for local refs."""
 
     def __init__(self, run: Run, resolve: Callable[[str], Sha | None]) -> None:
         self._run = run
@@ -61,13 +63,7 @@ class Remotes:
 
         By force only if a person wants ``over`` replaced, and only where the branch still stands exactly there.
         """
-        url = self.urls().get(remote)
-        if url is None:
-            raise Refused(f"there is no remote {remote}", hint="`git remote -v` lists them")
-        loopback = LOOPBACK_URL.match(url) is not None
-        if not loopback and not ALLOWED_URL.match(url):
-            raise Refused(f"remote {remote} uses a transport that is not allowed", hint="use https, ssh or a path")
-        env = {"GIT_ALLOW_PROTOCOL": f"{PROTOCOLS}:http"} if loopback else {}
+        env = self._transport(remote, self.urls().get(remote))
         # Each of these can be turned on by a setting, and would send more than this one commit or run something.
         lease = f"--force-with-lease={branch_ref(branch)}:{full_id(over)}" if over else "--no-force-with-lease"
         off = ["--no-follow-tags", "--no-signed", "--no-verify", lease, "--recurse-submodules=no"]
@@ -78,3 +74,29 @@ class Remotes:
         if pushed.code:
             return False, refused[0] if refused else pushed.reason
         return True, lines[0][2] if lines else ""
+
+    def fetch(self, remote: str, ref: str, name: str) -> Sha:
+        """Bring what a full ``ref`` of a remote stands at to a private ref, and nothing else. Raises `Refused` and `Failed`."""
+        if not ref.startswith("refs/"):
+            raise Refused(f"{ref!r} is no full ref")
+        url = self._run(["remote", "get-url", "--end-of-options", remote], check=False)
+        env = self._transport(remote, url.text if url.code == 0 else None)
+        to = f"{PULLS}{name}"
+        # Without these it would move refs of the remote, bring tags along, write FETCH_HEAD, or go on into submodules.
+        off = ["--refmap=", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance"]
+        off += ["--no-prune", "--no-prune-tags", "--upload-pack=git-upload-pack"]
+        args = ["fetch", "--quiet", *off, "--end-of-options", remote, f"+{ref}:{to}"]
+        self._run(args, env=env, deadline_seconds=SLOW_SECONDS)
+        found = self._resolve(to)
+        if found is None:
+            raise Failed(f"git fetch: {ref} of {remote} is no commit")
+        return found
+
+    def _transport(self, remote: str, url: str | None) -> Mapping[str, str]:
+        """The variables with which a remote's URL may be talked to. Raises `Refused`."""
+        if url is None:
+            raise Refused(f"there is no remote {remote}", hint="`git remote -v` lists them")
+        loopback = LOOPBACK_URL.match(url) is not None
+        if not loopback and not ALLOWED_URL.match(url):
+            raise Refused(f"remote {remote} uses a transport that is not allowed", hint="use https, ssh or a path")
+        return {"GIT_ALLOW_PROTOCOL": f"{PROTOCOLS}:http"} if loopback else {}

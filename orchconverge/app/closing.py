@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from orchconverge.ports import Git, Ledger
 from orchconverge.ports.forge import Forge
 
 REPORTS = "docs/convergence-reports"
+AT_MOST = 3.0
 
 
 def nothing_else() -> AbstractContextManager[World]:
@@ -51,6 +52,13 @@ def moved(git: Git, basin: Basin, head: Sha) -> str:
     if work.descends and ours and all(path.startswith(f"{REPORTS}/") for path in work.changed):
         return ""
     return f"the target moved (was {judged:.8}, is {head:.8}): resume checks it again"
+
+
+def end_now(world: World, names: Sequence[str]) -> None:
+    """Kill what is supervised under these names, what is about to begin too. Takes `AT_MOST` seconds and no more."""
+    ends, left = world.clock.monotonic() + AT_MOST, list(names)
+    while left and world.clock.monotonic() < ends:
+        left = [name for name in left if not world.supervisors.kill(name)]
 
 
 def report_subject(basin: Basin) -> str:

@@ -16,30 +16,35 @@ from msgspec.structs import replace
 
 from orchconverge.app.closing import REPORTS, Closing, moved
 from orchconverge.app.fixers import Fixers, Gate, Made, Plan
-from orchconverge.app.hearing import MARK, News, news
+from orchconverge.app.forge_criteria import APPEAR_SECONDS, POLL_SECONDS
+from orchconverge.app.hearing import MARK, NOTHING_NEW, news, states, unresolved
 from orchconverge.app.world import World
-from orchconverge.core import comments, fixing, judge
+from orchconverge.core import comments, fixing
 from orchconverge.core.comments import BOTS, Heard, Item, Scope, Verdict
 from orchconverge.core.events import AnyFact, StepEnded
 from orchconverge.core.seen import StepResult
 from orchconverge.core.state import Basin, Run, Tip
 from orchconverge.core.target import Sha
-from orchconverge.core.values import Evidence, StepStatus, Usage, added
+from orchconverge.core.values import StepStatus, Usage, added
 from orchconverge.core.views import comments as words
 from orchconverge.core.views import pull_request
 from orchconverge.errors import OrchConvergeError, Refused
-from orchconverge.ports.forge import Forge, PullRequest
+from orchconverge.ports.forge import Forge, ForgeError, PullRequest
 
 MOST_ROUNDS = 3
 DECIDED = "auto: copilot, nothing lost"
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a person asks for. ``pull`` is a pull request whoever opened it; ``anew``: rounds of earlier steps do not count."""
+    """What a person asks for. ``pull`` is a pull request whoever opened it; ``anew``: rounds of earlier steps do not count.
+
+    ``wait_seconds`` is how long checks that still run are waited for, in all.
+    """
 
     pull: int | None = None
     most_rounds: int = MOST_ROUNDS
     bots: tuple[str, ...] = BOTS
+    wait_seconds: float = 600.0
     anew: bool = False
 
 
@@ -62,6 +67,11 @@ def copilot(
             else f"pull request {pull.number} is {pull.state}"
         )
         return StepResult(status="skipped", detail=f"{what}: `orchconverge pushl` opens one")
+    if pull.fork:
+        raise Refused(
+            f"pull request {pull.number} is of {pull.fork}, and nothing of ours is pushed there",
+            hint=f"`orchconverge reviewdeep --pr {pull.number}` reviews it; to put it right is its author's",
+        )
     if pull.branch != basin.target:
         raise Refused(
             f"pull request {pull.number} is of {pull.branch}, and {basin.id} is about {basin.target}",
@@ -77,9 +87,17 @@ def copilot(
         return StepResult(status="skipped", detail=detail, url=pull.url or None)
     with closing.world() as world:
         world.ledger.catch_up()
-        return _Copilot(
-            dataclasses.replace(world, allowed=run.settings.env), basin.id, run, forge, pull, asked
-        ).result()
+        lease = world.leases.take(f"copilot/{basin.target}")
+        if lease is None:
+            raise Refused(
+                f"another copilot works on pull request {pull.number}, and would answer the same",
+                hint="orchconverge status; then again",
+            )
+        try:
+            world = dataclasses.replace(world, allowed=run.settings.env)
+            return _Copilot(world, basin.id, run, forge, pull, asked).result()
+        finally:
+            lease.release()
 
 
 def _ours(forge: Forge, pull: PullRequest, facts: Sequence[AnyFact]) -> bool:
@@ -104,11 +122,13 @@ class _Copilot:
         self.world, self.name, self.run, self.forge, self.pull, self.asked = world, basin, run, forge, pull, asked
         self.verdicts: dict[str, Verdict] = {}
         self.heard = Heard(items=(), strangers=())
-        self.news = News(said=(), comments={}, threads={}, answers={}, notes=())
+        self.news = NOTHING_NEW
         self.answered: set[str] = set()
         self.tried: set[tuple[str, ...]] = set()
         self.known: set[str] = set()
         self.rounds = 0
+        self.left_seconds = asked.wait_seconds
+        self.checked = False
         self.usage: Usage | None = None
         self.notes: list[str] = []
 
@@ -141,7 +161,9 @@ class _Copilot:
         except OrchConvergeError as error:
             status, stopped = "failed", error.message + (f" ({error.hint})" if error.hint else "")
         told = words.outcome(self.heard, self.verdicts, rounds=self.rounds, stopped=stopped)
-        detail = "; ".join((f"pull request {self.pull.number}: {told}", *dict.fromkeys(self.notes)))
+        running = self.news.running
+        pending = (f"checks of {self.pull.head or '':.8} pending: {len(running)}",) if running else ()
+        detail = "; ".join((f"pull request {self.pull.number}: {told}", *dict.fromkeys(self.notes), *pending))
         return StepResult(
             status=status,
             detail=detail[:2000],
@@ -159,6 +181,8 @@ class _Copilot:
             self._push()
             repeats = self._heard_out()
             todo = comments.once(item for item in self.heard.items if item.key not in self.verdicts)
+            if not todo and not repeats and self._checks_end():
+                continue
             why = comments.brake(
                 todo, rounds=self.rounds + before, most=self.asked.most_rounds, tried=self.tried, repeats=repeats
             )
@@ -166,13 +190,14 @@ class _Copilot:
                 return why if self.rounds or todo or repeats else "nothing actionable was said"
             grown = self._round(todo[: comments.MOST_ITEMS])
             if grown:
+                self._push()
                 self._answer_all()
                 return f"the scope grows past the target: {', '.join(grown[:3])}"
 
     # --- the target --------------------------------------------------------------------------------------------------
 
     def _landed(self) -> dict[Sha, Plan]:
-        """The rounds whose commit is on the target, by that commit."""
+        """The rounds whose commits are on the target, by the last of them."""
         base, head = Sha(self.run.settings.base), self.head()
         there = {c.sha for c in self.world.git.work(base, head).commits} if base != head else set()
         return {plan.commit: plan for plan in self.fixers.plans() if plan.commit in there and plan.commit is not None}
@@ -183,7 +208,7 @@ class _Copilot:
         why = moved(git, basin, head)
         if not why:
             return
-        ours = self._landed()
+        ours = {sha for last, plan in self._landed().items() for sha in (last, *plan.commits)}
         work = git.work(basin.tip.head, head) if basin.tip is not None else None
         if work is None or not work.descends or not all(commit.sha in ours for commit in work.commits):
             raise _Over("failed", why)
@@ -197,6 +222,9 @@ class _Copilot:
             return
         if why := moved(self.world.git, self.basin, head):
             raise _Over("failed", why)
+        now = self.forge.numbered(self.pull.number).state
+        if now != "open":  # a push would make the branch anew where it was deleted
+            raise _Over("failed", f"it is {now} by now: {head:.8} is on {self.basin.target} here, and was not pushed")
         went, said = self.world.git.push(remote, head, self.basin.target)
         if not went:
             ahead = "fast-forward" in said or "fetch first" in said
@@ -217,19 +245,43 @@ class _Copilot:
 
     def _listen(self) -> None:
         """Read what is said, and what became of it before."""
-        self.news = news(self.forge, self.pull.number, self.head())
+        landed, before = self._landed(), self.news
+        self.news = news(self.forge, self.pull.number, self.head(), before=before)
+        self.checked = self.checked or bool(self.news.checks)
         self.notes += self.news.notes
-        there = {said.key for said in self.news.said}
-        failed = [item for item in self.heard.items if item.said.kind == "check" and item.key not in there]
-        heard = comments.heard(self.news.said, bots=self.asked.bots, answered=self.news.answers)
-        self.heard = replace(heard, items=(*failed, *heard.items))
+        checks = [item for plan in landed.values() for item in plan.checks]
+        outcomes = [key for key, verdict in self.news.answers.items() if verdict is not None]
+        self.heard = comments.heard(self.news.said, bots=self.asked.bots, answered=outcomes, checks=checks)
         self.answered = set(self.news.answers)
-        landed = self._landed()
         plans = [plan for plan in self.fixers.plans() if plan.commit is None or plan.commit in landed]
-        for known in (self.news.answers, *(plan.verdicts for plan in plans)):
-            for key, verdict in known.items():
-                if verdict is not None:
-                    self.verdicts.setdefault(key, verdict)
+        known = list(self.news.answers.items())
+        for plan in plans:
+            edited = plan.edited(self.heard.items) - self.answered
+            known += [(key, verdict) for key, verdict in plan.verdicts.items() if key not in edited]
+            self.verdicts = {key: verdict for key, verdict in self.verdicts.items() if key not in edited}
+        self.verdicts |= {key: verdict for key, verdict in known if verdict is not None and key not in self.verdicts}
+
+    def _checks_end(self) -> bool:
+        """Wait, as long as is left for that, until one of the checks that run has ended. Whether one has.
+
+        After a push they need a moment to begin.
+        """
+        clock, tries, most = self.world.clock.monotonic, 0, self.left_seconds
+        if not self.news.running:
+            begins = self.checked and not self.news.checks
+            most = min(most, APPEAR_SECONDS) if begins else 0.0
+        begun = clock()
+        try:
+            while (left := begun + most - clock()) > 0:
+                ends = clock() + min(left, POLL_SECONDS, 0.25 * 2**tries)
+                while clock() < ends:
+                    self.world.wakeups.wait((), until=ends)
+                tries += 1
+                if states(self.forge.checks(self.head())) != states(self.news.checks):
+                    return True
+            return False
+        finally:
+            self.left_seconds -= clock() - begun
 
     def _scope(self) -> Scope:
         basin, base, head = self.basin, Sha(self.run.settings.base), self.head()
@@ -254,9 +306,12 @@ class _Copilot:
             verdict = comments.settled(item, scope, files, head=head)
             if verdict is not None:
                 self.verdicts[item.key] = verdict
-        for item in open_:
-            known = [(other, self.verdicts.get(other.key)) for other in self.heard.items]
-            again = comments.repeated(item, known) if item.key not in self.verdicts else None
+        same: dict[tuple[str, ...], list[Item]] = {}
+        for item in self.heard.items:
+            same.setdefault(item.signature, []).append(item)
+        for item in (item for item in open_ if item.key not in self.verdicts):
+            known = ((other, self.verdicts.get(other.key)) for other in same[item.signature])
+            again = comments.repeated(item, known)
             if again is not None:
                 self.verdicts[item.key] = again
                 repeats = repeats or item.key not in self.known
@@ -275,7 +330,10 @@ class _Copilot:
             self.answered.add(item.key)
         thread = self.news.threads.get(item.said.root)
         if verdict.outcome == "fixed" and thread is not None and not thread.resolved:
-            self.forge.resolve(thread)
+            try:
+                self.forge.resolve(thread)
+            except ForgeError as error:
+                self.notes.append(unresolved(self.forge, error))
 
     # --- putting it right --------------------------------------------------------------------------------------------
 
@@ -290,38 +348,41 @@ class _Copilot:
 
             made = fixers.ask("\0".join(given), question, head=tip.head, number=self.rounds + 1)
             self.rounds += 1
-            self.tried |= {item.signature for item in items}
             self.usage = added(self.usage or Usage(), made.usage) if made.usage is not None else self.usage
             if made.why:
                 raise _Over("failed", made.why)
             return self._taken(gate, tip, made, items, scope)
 
     def _taken(self, gate: Gate, tip: Tip, made: Made, items: Sequence[Item], scope: Scope) -> tuple[str, ...]:
-        git, told = self.world.git, made.told
-        fixed = [item for item in items if item.key in fixing.claimed(told)]
-        commit: Sha | None = None
-        evidence: tuple[Evidence, ...] = ()
-        refused: Verdict | None = None
-        grown: tuple[str, ...] = ()
-        tree = git.tree_of(made.head or tip.head)
-        if made.head is not None and fixed and tree != tip.tree:
-            commit = git.commit_tree(tree, parent=tip.head, message=words.message(self.basin, fixed))
-            refused, grown = fixing.objection(git.work(tip.head, commit), scope)
-            if refused is None:
-                evidence = gate.weigh(tip, commit, tree)
-                lost = judge.lost(tip.results, {x.criterion: x for x in evidence})
-                if lost:
-                    reason = f"what was tried loses {', '.join(lost)}, and was not taken"
-                    refused = Verdict(outcome="not_done", reason=reason)
-            commit = commit if refused is None else None
-        cited = git.compare.files(tree if commit is not None else tip.tree, fixing.quoted(told, root=made.root))
-        files = {path: data.decode("utf-8", "replace") for path, data in cited.items()}
-        verdicts = fixing.counts(items, told, commit=commit, refused=refused, files=files, root=made.root)
-        self.fixers.planned(made, Plan(commit=commit, verdicts=verdicts))
-        if commit is not None:
-            gate.land(tip, commit, tree, evidence)
+        """Land the fixes that pass. What stood on one that does not has no outcome: it is asked about again without that."""
+        git, told, ours = self.world.git, made.told, gate.ours(tip, made, items)
+        passed = gate.passing(tip, ours, scope)
+        landing, rest = ours[: passed.number], ours[passed.number :]
+        refused = dict.fromkeys(rest[0].keys, passed.refused) if rest and passed.refused is not None else {}
+        last = landing[-1] if landing else None
+        cited = git.compare.files(last.tree if last else tip.tree, fixing.quoted(told, root=made.root))
+        verdicts = fixing.counts(
+            items,
+            told,
+            taken={key: fix.commit for fix in landing for key in fix.keys},
+            refused=refused,
+            waiting={key for fix in rest[1:] for key in fix.keys},
+            files={path: data.decode("utf-8", "replace") for path, data in cited.items()},
+            root=made.root,
+        )
+        plan = Plan(
+            commit=last.commit if last else None,
+            commits=tuple(fix.commit for fix in landing),
+            verdicts=verdicts,
+            checks=tuple(item for item in items if item.said.kind == "check" and item.key in verdicts),
+            said={item.key: item.words for item in items if item.said.kind != "check"},
+        )
+        self.fixers.planned(made, plan)
+        if last is not None:
+            gate.land(tip, last.commit, last.tree, passed.evidence)
         self.verdicts |= verdicts
-        return grown
+        self.tried |= {item.signature for item in items if item.key in verdicts}
+        return passed.grown
 
     # --- the table ---------------------------------------------------------------------------------------------------
 

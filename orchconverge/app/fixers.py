@@ -7,29 +7,32 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, pairwise
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from orchconverge.app.closing import end_now
 from orchconverge.app.environment import allowed, in_worktree
 from orchconverge.app.judging import NOTHING_TO_PUSH_WITH
 from orchconverge.app.lock import Lock
 from orchconverge.app.minds import MOST_LOG, granting
 from orchconverge.app.trees import Trees
 from orchconverge.app.world import OWN, World, marker
-from orchconverge.core import judge
+from orchconverge.core import fixing, judge
 from orchconverge.core.actions import Action
-from orchconverge.core.comments import Verdict
+from orchconverge.core.comments import Item, Scope, Verdict
 from orchconverge.core.events import BasinChecked
-from orchconverge.core.fixing import MOST_ANSWER, Told, answers
+from orchconverge.core.fixing import MOST_ANSWER, Done, Told, answers
 from orchconverge.core.seen import Ended, Exit, Lost, Outcome, Running, Seen, Starting, Unknown
 from orchconverge.core.state import Basin, Run, State, Tip
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Evidence, Usage
+from orchconverge.core.views import comments as words
 from orchconverge.errors import OrchConvergeError, Refused
 from orchconverge.ports import Brief, Spec
 
@@ -37,16 +40,29 @@ MIND_SECONDS = 900.0
 """How long the mind of a round has, at most: a step of the chain has an hour for all of them and their checks."""
 LATE_SECONDS = 60.0
 FLOOR = 5.0
+MOST_COMMITS = 100
+"""Commits of one mind that are told apart."""
 ANSWER = f"{OWN}/answer.json"
 VOID, PLAN, WHO, STANDS = "void", "plan.json", "who", "stands"
 """What we keep beside an answer: why it counts for nothing, what came of it, whose it is, and which commit goes with it."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What came of a round, by comment, written before the target is moved to ``commit``; ``None``: it is not moved."""
+    """What came of a round, by comment, written before the target is moved to ``commit``; ``None``: it is not moved.
+
+    ``commits`` are all that are put on it, ``checks`` those of the round's items that were failed checks, ``said`` the words
+    of the others as the mind had them.
+    """
 
     commit: Sha | None
     verdicts: Mapping[str, Verdict]
+    commits: tuple[Sha, ...] = ()
+    checks: tuple[Item, ...] = ()
+    said: Mapping[str, str] = {}
+
+    def edited(self, items: Sequence[Item]) -> frozenset[str]:
+        """The comments that say something else by now: no outcome of what they said is one of theirs."""
+        return frozenset(item.key for item in items if self.said.get(item.key, item.words) != item.words)
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -63,6 +79,26 @@ class Made(Struct, frozen=True, kw_only=True):
     why: str = ""
     root: str = ""
     unusable: str = ""
+
+
+class Ours(Struct, frozen=True, kw_only=True):
+    """A fix as a commit of ours, on the one before; ``keys`` are the comments that it puts right."""
+
+    commit: Sha
+    tree: Sha
+    keys: tuple[str, ...]
+
+
+class Passed(Struct, frozen=True, kw_only=True):
+    """How many of some fixes may be taken, with what holds on the last of them, and why the next one is ``refused``.
+
+    ``grown`` are its paths that led out of scope, if that is why.
+    """
+
+    number: int = 0
+    evidence: tuple[Evidence, ...] = ()
+    refused: Verdict | None = None
+    grown: tuple[str, ...] = ()
 
 
 class Desk(Trees):
@@ -104,8 +140,8 @@ class Fixers:
         found = []
         for name in self.world.supervisors.found(self.prefix):
             data = self.world.supervisors.get(name, PLAN)
-            if data is not None:
-                found.append(msgspec.json.decode(data, type=Plan))
+            with suppress(msgspec.MsgspecError):  # as after a version of ours that wrote it in another way
+                found += [msgspec.json.decode(data, type=Plan)] if data is not None else []
         return found
 
     def planned(self, made: Made, plan: Plan) -> None:
@@ -130,9 +166,7 @@ class Fixers:
         supervisors, names = self.world.supervisors, [each.partition(":")[0] for each in self.run.settings.engines]
         while True:
             name = self.name(asked)
-            for other in supervisors.found(self.prefix):  # of a step that was killed, and asked something else
-                if other != name and isinstance(supervisors.probe(other), Running | Starting):
-                    supervisors.kill(other)
+            self._end_all_but(name)
             before = isinstance(supervisors.probe(name), Ended)
             made = self._made(name, question, head, number)
             if not made.why:
@@ -142,22 +176,35 @@ class Fixers:
             if not before and (not made.unusable or self.unusable.issuperset(names)):
                 return made
 
+    def _end_all_but(self, name: str) -> None:
+        """End the minds of a step that was killed and asked something else, and remove their trees."""
+        probe = self.world.supervisors.probe
+        others = [other for other in self.world.supervisors.found(self.prefix) if other != name]
+        end_now(self.world, [other for other in others if isinstance(probe(other), Running | Starting)])
+        for desk in (Desk(self.world, self.basin.id, other) for other in others):
+            if desk.path.exists():
+                desk.away()
+
     def _made(self, name: str, question: Callable[[Path], str], head: Sha, number: int) -> Made:
         supervisors, desk = self.world.supervisors, Desk(self.world, self.basin.id, name)
         probe = supervisors.probe(name)
         if isinstance(probe, Lost):
             supervisors.kill(name)
-        if not isinstance(probe, Ended | Running | Starting | Unknown):
-            self._set_up(desk, head)
-            self._start(name, question(supervisors.folder(name) / ANSWER), desk, number=number)
-        self._await(name)
+        setups: list[str] = []
+        try:
+            if not isinstance(probe, Ended | Running | Starting | Unknown):
+                while awaited := desk.made_at(head, setup=self.run.settings.setup):
+                    setups = [awaited]
+                    self.world.wakeups.wait(setups, until=self.world.clock.monotonic() + FLOOR)
+                self._start(name, question(supervisors.folder(name) / ANSWER), desk, number=number)
+            self._await(name)
+        except BaseException:  # nobody waits any more, so nobody may work any more
+            end_now(self.world, [*setups, name])
+            desk.away()
+            raise
         made = self._read(name, desk, head)
         desk.away()
         return made
-
-    def _set_up(self, desk: Desk, head: Sha) -> None:
-        while awaited := desk.made_at(head, setup=self.run.settings.setup):
-            self.world.wakeups.wait([awaited], until=self.world.clock.monotonic() + FLOOR)
 
     def _start(self, name: str, text: str, desk: Desk, *, number: int) -> None:
         supervisors, settings = self.world.supervisors, self.run.settings
@@ -283,6 +330,48 @@ class Fixers:
 
 class Gate(Lock):
     """The target's lock, for a commit that no branch of the ledger has."""
+
+    def ours(self, tip: Tip, made: Made, items: Sequence[Item]) -> list[Ours]:
+        """What a mind made, one commit of ours on the other, each with the comments that it puts right."""
+        git, found = self.world.git, list[Ours]()
+        if made.head is None or git.tree_of(made.head) == tip.tree:
+            return found
+        parent, tree = tip.head, tip.tree
+        for fix in fixing.fixes(items, made.told, self._done(tip.head, made.head)):
+            before, tree = tree, git.tree_of(fix.commit)
+            if tree != before:
+                message = words.message(self.basin, [item for item in items if item.key in fix.keys])
+                parent = git.commit_tree(tree, parent=parent, message=message)
+                found.append(Ours(commit=parent, tree=tree, keys=fix.keys))
+        return found
+
+    def _done(self, base: Sha, head: Sha) -> tuple[Done, ...]:
+        """The commits from ``base`` to ``head``, oldest first; one for all where they are no line, or too many."""
+        git = self.world.git
+        line = [base, *(commit.sha for commit in reversed(git.work(base, head).commits))]
+        works = [git.work(*two) for two in pairwise(line)] if len(line) <= MOST_COMMITS else []
+        if works and all(work.descends and len(work.commits) == 1 for work in works):
+            return tuple(Done(commit=work.head, changed=work.changed) for work in works)
+        return (Done(commit=head, changed=git.changed(base, head)),)
+
+    def passing(self, tip: Tip, fixes: Sequence[Ours], scope: Scope) -> Passed:
+        """How many of the fixes, from the first on, may be taken: nothing is lost by them, and nothing speaks against one."""
+        passed, number = Passed(), 0
+        for fix in fixes:
+            refused, grown = fixing.objection(self.world.git.work(tip.head, fix.commit), scope)
+            if refused is not None:
+                passed = Passed(refused=refused, grown=grown)
+                break
+            number += 1
+        while number:
+            last = fixes[number - 1]
+            evidence = self.weigh(tip, last.commit, last.tree)
+            lost = judge.lost(tip.results, {x.criterion: x for x in evidence})
+            if not lost:
+                return replace(passed, number=number, evidence=evidence)
+            reason = f"what was tried loses {', '.join(lost)}, and was not taken"
+            passed, number = Passed(refused=Verdict(outcome="not_done", reason=reason)), number - 1
+        return passed
 
     def weigh(self, tip: Tip, commit: Sha, tree: Sha) -> tuple[Evidence, ...]:
         """The criteria of the loop on exactly this tree."""

@@ -67,7 +67,7 @@ def reviewdeep(
 def _asked_about(closing: Closing, basin: Basin, run: Run, asked: Asked) -> Change | StepResult:
     git = closing.git
     pull = closing.forge(basin, run).numbered(asked.pull) if asked.pull is not None else None
-    if pull is not None and pull.branch != basin.target:
+    if pull is not None and (pull.fork or pull.branch != basin.target):
         return _of_pull(closing, run, pull)
     head = git.resolve(f"refs/heads/{basin.target}")
     if head is None:
@@ -80,16 +80,22 @@ def _asked_about(closing: Closing, basin: Basin, run: Run, asked: Asked) -> Chan
 
 
 def _of_pull(closing: Closing, run: Run, pull: PullRequest) -> Change | StepResult:
-    """A pull request that is not of this basin: its title and description are what it was to be."""
-    git, remote = closing.git, run.settings.remote
+    """A pull request that is not of this basin: its title and description are what it was to be.
+
+    What it and its base stand at is fetched, whosever branch it is, into refs of ours that nobody checks out.
+    """
+    git, remote, number = closing.git, run.settings.remote, pull.number
+    there = git.fetch(remote, f"refs/pull/{number}/head", str(number))
+    onto = git.fetch(remote, f"refs/heads/{pull.base}", f"{number}-onto")
     head = git.resolve(pull.head) if pull.head is not None else None
-    onto = git.resolve(f"refs/remotes/{remote}/{pull.base}") or git.resolve(f"refs/heads/{pull.base}")
-    base = git.compare.fork(onto, head) if onto is not None and head is not None else None
-    if head is None or base is None:
+    if head is None:
         raise Refused(
-            f"the commits of pull request {pull.number} are not here",
-            hint=f"git fetch {remote} {pull.base} pull/{pull.number}/head",
+            f"pull request {number} stands at {pull.head or 'nothing'}, and {remote} has it at {there}",
+            hint=f"it moved just now: the same command once more; else {remote} is not the remote of {pull.url}",
         )
+    base = git.compare.fork(onto, head)
+    if base is None:
+        raise Refused(f"pull request {number} and {pull.base} have no history in common")
     return _changed(closing, f"pr-{pull.number}", base, head, f"{pull.title}\n\n{pull.body}", pull)
 
 

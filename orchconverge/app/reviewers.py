@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from orchconverge.app.closing import end_now
 from orchconverge.app.judging import Judges
 from orchconverge.app.trees import Trees
 from orchconverge.app.world import World
@@ -19,6 +20,7 @@ from orchconverge.core.seen import Ended, Exit, Lost, Running, Starting, Unknown
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.target import Sha
 from orchconverge.core.values import Usage, added
+from orchconverge.errors import OrchConvergeError
 from orchconverge.ports.forge import PullRequest
 
 MIND_SECONDS = 1200.0
@@ -90,18 +92,21 @@ class Minds:
         """Ask all at once and await the answers. A question is made of where the tree is and which file is the answer."""
         found: dict[str, Answer[T]] = {}
         awaited: dict[str, tuple[str, Judges, bool]] = {}
+        names: list[str] = []
         try:
             for part, question in questions.items():
                 name = self._name(part, question("", ""))
+                names.append(name)
                 judges = Judges(self.world, Places(self.world, self.basin.id, name))
                 before = isinstance(self.world.supervisors.probe(name), Ended)
                 why = self._begin(name, part, question, judges, wanted)
                 awaited |= {part: (name, judges, before)} if not why else {}
                 found |= {part: Answer(why=why)} if why else {}
             self._await([name for name, _, _ in awaited.values()])
-        except BaseException:
-            for name, _, _ in awaited.values():
-                self.world.supervisors.stop(name)
+        except BaseException:  # nobody waits any more, so nobody may work any more
+            end_now(self.world, names)
+            for name in names:
+                self._away(Places(self.world, self.basin.id, name).read(self.change.tree))
             raise
         return {**found, **{part: self._heard(*there, read) for part, there in awaited.items()}}
 
@@ -139,8 +144,14 @@ class Minds:
             author=self.author()[0],
         )
         if why:
-            self.world.git.remove_worktree(tree)
+            self._away(tree)
         return why
+
+    def _away(self, tree: Path) -> None:
+        try:
+            self.world.git.remove_worktree(tree)
+        except OrchConvergeError as error:
+            self.world.journal.say(f"kept {tree.name}: {error.message}")
 
     def _await(self, names: Sequence[str]) -> None:
         world = self.world

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from orchconverge import bootstrap
-from orchconverge.core.standing import shown_first
+from orchconverge.cli.alone import interruptible, newest_id
 from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 
@@ -34,7 +34,9 @@ def reviewdeep(basin: str | None, focus_correctness: bool, tracks: str, pull: in
     from orchconverge.app.reviewdeep import reviewdeep as act
 
     asked = Asked(tracks=_tracks(tracks, focused=focus_correctness), pull=pull, anew=True)
-    result = step(bootstrap.closing(bootstrap.here()), "reviewdeep", basin or _newest(), act=partial(act, asked=asked))
+    closing = bootstrap.closing(bootstrap.here())
+    with interruptible():
+        result = step(closing, "reviewdeep", basin or newest_id(), act=partial(act, asked=asked))
     if target := os.environ.get("ORCHCONVERGE_STEP_RESULT"):
         leave_result(Path(target), result)
     if as_json:
@@ -61,12 +63,3 @@ def _tracks(named: str, *, focused: bool) -> tuple[str, ...]:
             f"there is no track {clean(strange[0] if strange else named)}", hint=f"tracks: {', '.join(TRACKS)}"
         )
     return chosen or (FOCUSED if focused else DEFAULT)
-
-
-def _newest() -> str:
-    reader = bootstrap.reader(bootstrap.here())
-    reader.ledger.catch_up()
-    newest = shown_first(reader.ledger.state)
-    if newest is None:
-        raise Refused("no destination in this repository", hint='start one: orchconverge "…"')
-    return newest.id

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from orchconverge.core.checks import alike
 from orchconverge.core.flags import flags, is_test, matches
 from orchconverge.core.target import Criterion, Sha
 
@@ -42,6 +44,10 @@ _MARKED: Final[tuple[tuple[Severity, re.Pattern[str]], ...]] = (
     ("style", re.compile(r"\bsuggestion\b")),
 )
 """What the head of a comment, its label, means. A blocking that is not one is asked first."""
+_GRAVE: Final = dict(_MARKED)["critical"]
+"""What in the name of a check makes it critical."""
+REPAIRABLE: Final = ("failure", "error", "timed_out")
+"""How a check ends that a change of files may put right: not by being cancelled, expired, or in need of somebody."""
 _SAID: Final[tuple[tuple[Severity, re.Pattern[str]], ...]] = (
     (
         "critical",
@@ -59,6 +65,8 @@ _SMALL: Final = re.compile(
 _PATH: Final = re.compile(
     r"(?<![\w/@.:-])(?:[\w.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z]\w{0,9}\b(?![/@(])|(?<!\w)[\w.-]+(?:/[\w.-]+)+"
 )
+_NO_PATH: Final = re.compile(r"\S{256,}|\b[a-z][a-z0-9+.-]*://\S+")
+"""Words that are longer than any path, too: `_PATH` takes the square of a word's length."""
 _SUGGESTED: Final = re.compile(r"^```suggestion[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LOCKFILES: Final = frozenset({
     "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock",
@@ -71,7 +79,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """Something on a pull request. ``key`` is its name in our markers and unique there; a `check` is one that failed.
 
     ``mine``: this account said it. ``root`` is the comment that began its thread. ``asks``: its review requests changes;
-    ``outdated``: what it is about has changed since. A state is a review's.
+    ``outdated``: what it is about has changed since; ``resolved``: somebody called its thread dealt with. A ``state`` is a
+    review's, or how a check ended; ``about`` are the paths that a check remarks on.
     """
 
     key: str
@@ -88,6 +97,8 @@ class Said(Struct, frozen=True, kw_only=True):
     state: str = ""
     asks: bool = False
     outdated: bool = False
+    resolved: bool = False
+    about: tuple[str, ...] = ()
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -103,11 +114,18 @@ class Item(Struct, frozen=True, kw_only=True):
         return self.said.key
 
     @property
+    def words(self) -> str:
+        """The first of its words, without case and marks: an edit that changes none of them says the same."""
+        return " ".join(re.findall(r"\w+", self.said.body.lower()))[:1000]
+
+    @property
     def signature(self) -> tuple[str, ...]:
-        """The same for two comments that say one thing of one file."""
-        words = re.findall(r"\w+", self.said.body.lower())
-        where = () if len(words) >= LEAST_WORDS else (str(self.said.line),)
-        return (self.said.kind, self.said.path, *where, " ".join(words)[:1000])
+        """The same for two comments that say one thing of one file, and for two failures of a check with the same text."""
+        if self.said.kind == "check":
+            return ("check", alike(self.said.body))
+        words = self.words
+        where = () if words.count(" ") + 1 >= LEAST_WORDS else (str(self.said.line),)
+        return (self.said.kind, self.said.path, *where, words)
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -140,12 +158,12 @@ def severity(said: Said) -> Severity | None:
     """How bad it is. ``None``: it asks for nothing.
 
     A label at its head counts first (``[critical]``, ``**Nit**``, ``issue (blocking):``), then words of weight, then that
-    its review requests changes. What a person says without any of these is important; a bot that says something of the whole
-    change without a label reports, and asks for nothing.
+    its review requests changes. A failed check is blocking, and critical if its name says so. What a person says without any
+    of these is important; a bot that says something of the whole change without a label reports, and asks for nothing.
     """
     body = said.body.strip()
     if said.kind == "check":
-        return "blocking"
+        return "critical" if _GRAVE.search(body.lower().partition("\n")[0]) else "blocking"
     if not body or body.startswith("/") or said.state in ("approved", "dismissed"):
         return None
     text = body.lower()
@@ -173,17 +191,23 @@ def _label(said: Said, text: str) -> str:
     return found[0] if found is not None else ""
 
 
-def heard(everything: Sequence[Said], *, bots: Iterable[str], answered: Iterable[str] = ()) -> Heard:
-    """Sort what was said. What we ``answered`` stays an item, whatever its author is by now."""
+def heard(
+    everything: Sequence[Said], *, bots: Iterable[str], answered: Iterable[str] = (), checks: Iterable[Item] = ()
+) -> Heard:
+    """Sort what was said. What we ``answered`` stays an item, whatever its author is by now; else what is resolved is none.
+
+    So do ``checks`` that failed on an earlier commit and were put right by a later one.
+    """
     known, names = frozenset(answered), tuple(bots)
-    items: list[Item] = []
+    there = {said.key for said in everything}
+    items = [item for item in checks if item.key not in there]
     strangers: list[Said] = []
     for said in everything:
-        how = None if said.mine else severity(said)
+        how = None if said.mine or (said.resolved and said.key not in known) else severity(said)
         if how is None:
             continue
         if said.key in known or may_ask(said, names):
-            paths = (said.path,) if said.path else named(said.body)
+            paths = said.about if said.kind == "check" else (said.path,) if said.path else named(said.body)
             items.append(Item(said=said, severity=how, paths=paths))
         else:
             strangers.append(said)
@@ -191,9 +215,10 @@ def heard(everything: Sequence[Said], *, bots: Iterable[str], answered: Iterable
     return Heard(items=tuple(items), strangers=tuple(strangers))
 
 
+@lru_cache(maxsize=16)  # a target is asked for at each path of each comment
 def named(text: str) -> tuple[str, ...]:
-    """What in a text has the shape of a path, addresses left out; at most 20."""
-    plain = re.sub(r"\b[a-z][a-z0-9+.-]*://\S+", " ", text)
+    """What in a text has the shape of a path, addresses left out; at most 20, each of 255 characters at most."""
+    plain = _NO_PATH.sub(" ", text)
     return tuple(dict.fromkeys(path.removeprefix("./") for path in _PATH.findall(plain)))[:20]
 
 
@@ -212,7 +237,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Whether a path is part of what the pull request is for."""
         if path in self.changed or any(matches(path, glob) for glob in self.may_change):
             return True
-        return path in named(self.target) or path.rpartition("/")[2] in named(self.target)
+        return not {path, path.rpartition("/")[2]}.isdisjoint(named(self.target))
 
     def grown(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The paths among those of a fix that lead out of it; a test is never too much."""
@@ -238,6 +263,8 @@ def protected(paths: Sequence[str], scope: Scope) -> tuple[str, ...]:
 def settled(item: Item, scope: Scope, files: Mapping[str, str], *, head: Sha) -> Verdict | None:
     """What is answered without a mind: for a person, out of scope, or already there. ``files`` hold its paths at ``head``."""
     said = item.said
+    if said.kind == "check":
+        return _for_a_person(item, scope)
     paths = (
         item.paths if said.path else tuple(path for path in item.paths if path in files or protected((path,), scope))
     )
@@ -262,11 +289,30 @@ def settled(item: Item, scope: Scope, files: Mapping[str, str], *, head: Sha) ->
     return None
 
 
+def _for_a_person(check: Item, scope: Scope) -> Verdict | None:
+    """What is answered of a failed check that no mind is asked about. It may fail in a file that the change has not."""
+    how = check.said.state
+    if how and how not in REPAIRABLE:
+        reason = f"it ended as {how.replace('_', ' ')}, which no change of a file puts right"
+        return Verdict(outcome="acknowledged", reason=reason)
+    kept = [found[0] for path in check.paths if (found := protected((path,), scope))]
+    if kept and len(kept) == len(check.paths):
+        return Verdict(outcome="acknowledged", reason=f"{kept[0]} is for a person to change")
+    return None
+
+
 def repeated(item: Item, before: Iterable[tuple[Item, Verdict | None]]) -> Verdict | None:
-    """What is answered to a comment that says once more what another one said, which is settled; else ``None``."""
+    """What is answered to a comment that says once more what another one said, which is settled; else ``None``.
+
+    A check that fails once more as it did was not put right, whatever was said of it.
+    """
+    said = item.signature
     for other, verdict in before:
-        if other.key == item.key or other.signature != item.signature or verdict is None:
+        if verdict is None or other.key == item.key or other.signature != said:
             continue
+        if item.said.kind == "check":
+            tried = f" after {verdict.commit[:10]}" if verdict.commit else ""
+            return Verdict(outcome="not_done", reason=f"it fails with the same words as before{tried}")
         where = f"said before, {other.said.url or other.key}"
         if verdict.outcome in ("fixed", "already_there"):
             return Verdict(outcome="already_there", reason=where, commit=verdict.commit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -16,16 +16,36 @@ from orchconverge.core.views.text import clean
 
 MOST_ANSWER: Final = 256 << 10
 """Bytes of an answer that is read."""
+LEAST_ID: Final = 7
+"""Digits of a commit's id that name it."""
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What a mind says it did about a comment. What is `already_there` it shows by a quote of the file at ``path``."""
+    """What a mind says it did about a comment. What is `already_there` it shows by a quote of the file at ``path``.
+
+    ``commit`` is the one of its own that has the fix, or the beginning of its id.
+    """
 
     id: str
     outcome: Literal["fixed", "already_there", "deferred", "not_done"]
     reason: Annotated[str, Meta(pattern=r"\S")]
     path: str = ""
     quote: str = ""
+    commit: str = ""
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A commit that a mind made, and the paths in which it differs from the one before."""
+
+    commit: Sha
+    changed: tuple[str, ...]
+
+
+class Fix(Struct, frozen=True, kw_only=True):
+    """What a mind's ``commit``, after that of the fix before, puts right: the ``keys`` of comments."""
+
+    commit: Sha
+    keys: tuple[str, ...]
 
 
 def answers(data: bytes | None) -> tuple[Told, ...]:
@@ -50,31 +70,57 @@ def answers(data: bytes | None) -> tuple[Told, ...]:
     return tuple(out)
 
 
-def claimed(told: Iterable[Told]) -> frozenset[str]:
-    """The comments that a mind says it put right."""
-    return frozenset(one.id for one in told if one.outcome == "fixed")
+def fixes(items: Iterable[Item], told: Sequence[Told], done: Sequence[Done]) -> tuple[Fix, ...]:
+    """The commits of a mind, oldest first, by the comments that it says each puts right.
+
+    A comment goes with the commit that is named for it; else with the newest that changes its file; else with the last one.
+    A commit with no comment goes with the next that has one, and what follows the last of them with that.
+    """
+    if not done:
+        return ()
+    goes: dict[Sha, list[str]] = {}
+    for item in items:
+        said = next((one for one in told if one.id == item.key and one.outcome == "fixed"), None)
+        if said is not None:
+            goes.setdefault(_commit_of(item, said, done), []).append(item.key)
+    found = [Fix(commit=one.commit, keys=tuple(goes[one.commit])) for one in done if one.commit in goes]
+    return (*found[:-1], Fix(commit=done[-1].commit, keys=found[-1].keys)) if found else ()
+
+
+def _commit_of(item: Item, said: Told, done: Sequence[Done]) -> Sha:
+    name = said.commit.strip().lower()
+    named = [one.commit for one in done if len(name) >= LEAST_ID and one.commit.startswith(name)]
+    there = [one.commit for one in done if set(item.paths) & set(one.changed)]
+    return named[0] if len(named) == 1 else there[-1] if there else done[-1].commit
 
 
 def counts(
     items: Iterable[Item],
     told: Sequence[Told],
     *,
-    commit: Sha | None,
-    refused: Verdict | None,
+    taken: Mapping[str, Sha],
+    refused: Mapping[str, Verdict],
+    waiting: Container[str] = (),
     files: Mapping[str, str],
     root: str,
 ) -> Mapping[str, Verdict]:
-    """What of a mind's word counts, by key. ``commit`` has its fixes, or there is none, and ``refused`` says why."""
+    """What of a mind's word counts, by key. ``taken`` are the commits that have its fixes, ``refused`` says of others why not.
+
+    What is ``waiting`` has no outcome yet.
+    """
     found: dict[str, Verdict] = {}
     for item in items:
+        if item.key in waiting:
+            continue
         said = next((one for one in told if one.id == item.key), None)
         reason = clean(said.reason, 400) if said is not None else ""
         if said is None:
             verdict = Verdict(outcome="not_done", reason="nothing was said of it")
-        elif said.outcome == "fixed" and commit is not None:
-            verdict = Verdict(outcome="fixed", reason=reason, commit=commit)
+        elif said.outcome == "fixed" and item.key in taken:
+            verdict = Verdict(outcome="fixed", reason=reason, commit=taken[item.key])
         elif said.outcome == "fixed":
-            verdict = refused or Verdict(outcome="not_done", reason="it was called fixed, and nothing was committed")
+            nothing = Verdict(outcome="not_done", reason="it was called fixed, and nothing was committed")
+            verdict = refused.get(item.key, nothing)
         elif said.outcome == "already_there" and not _shown(said, files, root):
             verdict = Verdict(
                 outcome="not_done", reason="it was called already there, and no quote of it stands in the tree"

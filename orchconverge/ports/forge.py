@@ -50,7 +50,8 @@ class Home(Answer, frozen=True, kw_only=True):
 class PullRequest(Answer, frozen=True, kw_only=True):
     """A pull request from ``branch``, which stands at ``head``, into ``base``.
 
-    ``mergeable`` is ``None`` while the forge does not know; it says nothing of checks.
+    ``mergeable`` is ``None`` while the forge does not know; it says nothing of checks. ``fork`` is the repository that its
+    branch is in, if that is not where we push to.
     """
 
     number: int
@@ -65,6 +66,7 @@ class PullRequest(Answer, frozen=True, kw_only=True):
     author: Account
     labels: tuple[str, ...] = ()
     mergeable: bool | None = None
+    fork: str = ""
 
 
 class Comment(Answer, frozen=True, kw_only=True):
@@ -99,12 +101,27 @@ class Thread(Answer, frozen=True, kw_only=True):
 
 
 class Check(Answer, frozen=True, kw_only=True):
-    """A check run or a status of a commit, the newest of its name. ``said`` is the forge's own word for how it ended."""
+    """A check run or a status of a commit, the newest of its name. ``said`` is the forge's own word for how it ended.
+
+    ``text`` is what it says of itself. ``run`` is the id of a check run that remarks on lines, ``job`` that of what has a
+    log; 0: there is none.
+    """
 
     name: str
     state: Literal["passed", "failed", "pending"]
     url: str = ""
     said: str = ""
+    text: str = ""
+    run: int = 0
+    job: int = 0
+
+
+class Annotation(Answer, frozen=True, kw_only=True):
+    """What a check run remarks on a line; a path need not be a file's."""
+
+    path: str
+    line: int | None
+    text: str
 
 
 class Remark(Answer, frozen=True, kw_only=True):
@@ -178,7 +195,14 @@ class Forge(Protocol):
     def checks(self, head: Sha) -> tuple[Check, ...]:
         """What the checks of a commit say, by name."""
 
+    def annotations(self, check: Check) -> tuple[Annotation, ...]:
+        """What a check remarks on lines; of very many the first."""
 
+    def log(self, check: Check) -> str:
+        """The end of a check's log, `MOST_LOG` bytes at most, as it was written; empty if it has none."""
+
+
+MOST_LOG = 128 << 10
 MARK = "<!-- orchconverge:{} -->"
 
 

@@ -153,6 +153,12 @@ class Git(Protocol):
     def commit_file(self, branch: str, path: str, text: str, message: str) -> Sha:
         """Commit one file alone on ``branch``, by plumbing, or in the checkout that has it; nothing else goes in."""
 
+    def fetch(self, remote: str, ref: str, name: str) -> Sha:
+        """Bring what a full ``ref`` of a remote stands at to ``refs/orchconverge/pulls/<name>``, and say what that is.
+
+        No other ref, no tag and no checkout is touched. Raises `Failed` if it is not there, `Refused`.
+        """
+
     def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
         """Push ``sha`` to ``refs/heads/<branch>`` of a remote. Whether it went, and git's last word if not.
 

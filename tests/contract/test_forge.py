@@ -18,7 +18,7 @@ from orchconverge.adapters.forge_github import GitHub
 from orchconverge.adapters.forge_local import Local
 from orchconverge.adapters.forge_urls import address_from
 from orchconverge.core.target import Sha
-from orchconverge.ports.forge import Comment, Forge, ForgeError, PullRequest, Remark
+from orchconverge.ports.forge import MOST_LOG, Annotation, Check, Comment, Forge, ForgeError, PullRequest, Remark
 from tests.tools import forges
 from tests.tools.forge_stub import Stub, served
 from tests.tools.forges import TOKENS
@@ -296,7 +296,42 @@ def test_checks_are_none_where_nothing_checks(place: Place, branch: str) -> None
     assert place.forge.checks(place.head(made)) == ()
 
 
+RUN = {"id": 7, "name": "unit", "status": "completed", "conclusion": "failure"}
+AT = "https://github.example/ann/shop/actions/runs/5/job/9"
+
+
+def test_a_failed_check_tells_its_words_its_remarks_and_the_end_of_its_log(place: Place) -> None:
+    if not isinstance(place, StubPlace):
+        assert place.forge.annotations(Check(name="unit", state="failed")) == ()
+        assert place.forge.log(Check(name="unit", state="failed")) == ""
+        return
+    stub = place.stub
+    output = {"title": "2 failed", "summary": None, "annotations_count": 1}
+    stub.runs = [{**RUN, "html_url": AT, "output": output}, {**RUN, "id": 8, "name": "plain"}]
+    stub.statuses = [{"context": "jenkins", "state": "error", "description": "no node"}]
+    stub.annotations[7] = [
+        {"path": "a.py", "start_line": 3, "title": "", "message": "E501", "annotation_level": "failure"}
+    ]
+    stub.logs[9] = "begin\n" + "x" * MOST_LOG + f"\n{TOKENS['ann']}\nend\n"
+    jenkins, plain, unit = place.forge.checks(HEAD)
+    assert (jenkins.text, plain.text, unit.text) == ("no node", "", "2 failed")
+    assert place.forge.annotations(unit) == (Annotation(path="a.py", line=3, text="E501"),)
+    assert place.forge.log(unit) == "***\nend\n"
+    assert stub.stored == [("localhost", None)]
+    for other in (jenkins, plain):
+        assert (place.forge.annotations(other), place.forge.log(other)) == ((), "")
+
+
 # --- what only one of them has ---------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_from_a_fork_says_which(stub: Stub) -> None:
+    found = []
+    for repo in ({"full_name": "ann/shop"}, {"full_name": "bob/shop"}, None):
+        made = stub.pull("topic")
+        made["head"]["repo"] = repo
+        found.append(github(stub.url).numbered(made["number"]).fork)
+    assert found == ["", "bob/shop", "a repository that was deleted"]
 
 
 @pytest.mark.forge
@@ -331,6 +366,13 @@ def test_the_examples_that_github_published_can_be_read(contract: str) -> None:
     assert [each.kind for each in said] == ["general", "inline", "review"]
     assert all(each.author.login == "octocat" and each.body for each in said)
     runs, statuses = asked(f"/commits/{HEAD}/check-runs"), asked(f"/commits/{HEAD}/status")
+    [remark] = [answers.annotation(each) for each in asked("/check-runs/4/annotations")]
+    assert (remark.path, remark.line, remark.text) == (
+        "README.md",
+        2,
+        "Spell Checker: Check your spelling for 'banaas'.",
+    )
+    assert calls.sent_on("/repos/octocat/Hello-World/actions/jobs/21/logs").startswith("https://")
     found = answers.checks(runs["check_runs"], statuses["statuses"])
     assert {each.name: each.state for each in found} == {
         "continuous-integration/jenkins": "passed",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from orchconverge.adapters.forge_calls import Calls
 from orchconverge.adapters.forge_github import GitHub
 from orchconverge.adapters.forge_urls import address_from
 from orchconverge.core.target import Sha
-from orchconverge.ports.forge import ForgeError, Remark
+from orchconverge.ports.forge import Check, ForgeError, Remark
 from tests.tools.forge_stub import Dying, Fault, Killed, Stub, served
 from tests.tools.forges import TOKENS, free_port
 
@@ -395,7 +396,9 @@ def test_one_that_never_answers_is_given_up(clock: Time) -> None:
     assert "in time" in caught.value.message
 
 
-@pytest.mark.parametrize("page", [b"<html>sign in</html>", b"[1, 2]", b'{"nothing": 1}', b"", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "page", [b"<html>sign in</html>", b"[1, 2]", b'{"nothing": 1}', b"", b"\xff\xfe", b"[" * 100_000]
+)
 def test_what_is_no_answer_of_githubs_is_an_error_and_no_fault_of_ours(stub: Stub, forge: GitHub, page: bytes) -> None:
     for path in ("/pulls/1", "/pulls[?]", "/graphql"):
         for verb in ("GET", "POST"):
@@ -404,6 +407,41 @@ def test_what_is_no_answer_of_githubs_is_an_error_and_no_fault_of_ours(stub: Stu
         with pytest.raises(ForgeError) as caught:
             ask()
         assert caught.value.kind == "server"
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "9" * 15, "\u00b2", "Fri, 31 Dec 99999 23:59:59 GMT", "soon", "-1"])
+@pytest.mark.parametrize("header", ["Retry-After", "X-RateLimit-Reset"])
+def test_a_limit_that_ends_never_or_nowhere_is_still_a_limit(
+    stub: Stub, forge: GitHub, clock: Time, header: str, value: str
+) -> None:
+    stub.faults.append(Fault("GET", "/pulls/1", 429, {"X-RateLimit-Remaining": "0", header: value}, times=1000))
+    with pytest.raises(ForgeError) as caught:
+        forge.numbered(1)
+    assert caught.value.kind == "rate_limited" or header != "Retry-After"  # PyGithub reads the other one, too
+    assert clock.now < 90
+
+
+def test_threads_that_never_end_are_not_read_for_ever(stub: Stub, forge: GitHub) -> None:
+    page = {"pageInfo": {"hasNextPage": True, "endCursor": "same"}, "nodes": []}
+    body = {"data": {"repository": {"pullRequest": {"reviewThreads": page}}}}
+    stub.faults.append(Fault("POST", "/graphql", 200, body=body, times=10_000))
+    with pytest.raises(ForgeError, match="threads"):
+        forge.threads(1)
+
+
+def test_of_the_remarks_of_a_check_one_page_is_read(stub: Stub, forge: GitHub) -> None:
+    stub.annotations[7] = [{"path": f"{n}.py", "start_line": n, "message": "m"} for n in range(1000)]
+    assert len(forge.annotations(Check(name="unit", state="failed", run=7))) == 100
+    assert asked(stub, "GET", f"{REPO}/check-runs/7/annotations") == 1
+
+
+def test_of_two_check_runs_of_one_name_the_newest_counts_in_whichever_order_they_come(
+    stub: Stub, forge: GitHub
+) -> None:
+    old, new = ({"id": n, "name": "build", "status": "completed", "conclusion": end} for n, end in PAIR)
+    for runs in ([old, new], [new, old]):
+        stub.runs = runs
+        assert [each.state for each in forge.checks(HEAD)] == ["failed"]
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
@@ -434,3 +472,49 @@ def test_the_token_is_sent_as_a_header_and_stands_in_nothing_else(
     before = len(stub.seen)
     forge.say(1, f"it printed {token} and {other} and https://me:hunter22@example.org", marker="m")
     assert {verb for verb, _, _ in stub.seen[before:]} == {"GET"}, "it is known to be there"
+
+
+PAIR = ((1, "success"), (2, "failure"))
+FAILED = Check(name="unit", state="failed", job=9)
+
+
+@pytest.mark.parametrize(
+    ("to", "kind", "said"),
+    [
+        ("http://192.0.2.1/log", "unreachable", "not https"),
+        ("file:///etc/passwd", "unreachable", "not https"),
+        ("/log", "unreachable", "not https"),
+        ("https://[::1/log", "unreachable", "not https"),
+    ],
+)
+def test_a_log_is_read_from_nowhere_that_is_not_https(clock: Time, to: str, kind: str, said: str) -> None:
+    calls = Calls("https://api.github.example", TOKENS["ann"], sleep=clock.sleep, clock=lambda: clock.now)
+    with pytest.raises(ForgeError, match=said) as caught:
+        calls.end_of(to, most_bytes=10)
+    assert caught.value.kind == kind
+
+
+def test_the_host_of_a_log_is_not_followed_further_and_sees_no_password_of_ours(
+    stub: Stub, forge: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine localhost login ann password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    stub.logs[9] = "all of it"
+    assert forge.log(FAILED) == "all of it"
+    assert stub.stored == [("localhost", None)]
+    elsewhere = {"Location": f"{stub.url}{REPO}/actions/jobs/9/logs"}
+    stub.faults.append(Fault("GET", "/jobs/9/logs", 302, headers=elsewhere))
+    with pytest.raises(ForgeError, match="401"):  # the forge itself, asked as if it were another host: without a token
+        forge.log(FAILED)
+
+
+def test_a_log_that_is_gone_or_that_nobody_has_is_a_forge_error(stub: Stub, forge: GitHub) -> None:
+    for job, kind in ((9, "not_found"), (10, "unreachable")):
+        stub.logs = {10: ""}
+        if job == 10:
+            stub.faults.append(
+                Fault("GET", "/jobs/10/logs", 302, headers={"Location": f"http://localhost:{free_port()}/"})
+            )
+        with pytest.raises(ForgeError) as caught:
+            forge.log(Check(name="unit", state="failed", job=job))
+        assert caught.value.kind == kind

@@ -693,6 +693,43 @@ def test_one_commit_is_pushed_to_one_branch_and_nothing_is_forced(
         git_repository.push("fork", newer, "goal")
 
 
+def test_what_a_ref_of_a_remote_stands_at_is_fetched_to_a_private_ref_and_nothing_else_moves(
+    git_repository: Repository, commit: Commits, tmp_path: Path
+) -> None:
+    root, away = git_repository.root, tmp_path / "origin.git"
+    by_hand(tmp_path, "init", "--quiet", "--bare", str(away))
+    by_hand(root, "remote", "add", "origin", str(away))
+    by_hand(root, "push", "--quiet", "origin", "main")
+    by_hand(tmp_path, "clone", "--quiet", "--branch=main", str(away), "theirs")
+    theirs = tmp_path / "theirs"
+    head = commit(theirs, {"n": "n"})
+    by_hand(theirs, "tag", "-a", "-m", "t", "v1")
+    by_hand(theirs, "push", "--quiet", "origin", "main", "v1", "main:refs/pull/7/head")
+    for name, value in (
+        ("fetch.prune", "true"),
+        ("remote.origin.tagOpt", "--tags"),
+        ("remote.origin.uploadpack", "false"),
+    ):
+        by_hand(root, "config", name, value)
+    refs = by_hand(root, "for-each-ref", "--format=%(refname) %(objectname)")
+    assert git_repository.fetch("origin", "refs/pull/7/head", "7") == head
+    moved = by_hand(root, "for-each-ref", "--format=%(refname) %(objectname)")
+    assert set(moved.split("\n")) - set(refs.split("\n")) == {f"refs/orchconverge/pulls/7 {head}"}
+    assert not (root / ".git/FETCH_HEAD").exists()
+    first = Sha(by_hand(root, "rev-parse", "main"))
+    by_hand(theirs, "push", "--quiet", "--force", "origin", f"{first}:refs/pull/7/head")
+    assert git_repository.fetch("origin", "refs/pull/7/head", "7") == first
+    with pytest.raises(Failed, match="refs/pull/8/head"):
+        git_repository.fetch("origin", "refs/pull/8/head", "8")
+    with pytest.raises(Refused, match="no full ref"):
+        git_repository.fetch("origin", "--upload-pack=touch x", "8")
+    with pytest.raises(Refused, match="no remote"):
+        git_repository.fetch("fork", "refs/heads/main", "8")
+    by_hand(root, "remote", "add", "evil", "ext::sh -c true")
+    with pytest.raises(Refused, match="not allowed"):
+        git_repository.fetch("evil", "refs/heads/main", "8")
+
+
 def test_a_bundle_holds_what_a_branch_adds(git_repository: Repository, commit: Commits, tmp_path: Path) -> None:
     base = git_repository.resolve("HEAD")
     assert base is not None

@@ -17,6 +17,8 @@ from orchconverge.adapters.command_files import NAMES, PROJECT
 from orchconverge.core import events as e
 from tests.e2e.lab import COMMAND, Lab, meets, met, mind
 from tests.tools.agents import Agent, installed
+from tests.tools.forge_stub import Stub, served
+from tests.tools.forges import TOKENS
 from tests.tools.scripted_model import Act, Model, Say, conversation, model, run, write
 
 pytestmark = [pytest.mark.engines, pytest.mark.tmux, pytest.mark.timeout(300)]
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GOAL = """fix "the" 'failing' tests: $(touch pwned) `touch pwned` $HOME $& $1 $$ \\n %s {{args}} ; touch pwned now! !that — done"""
 """All of it has a meaning to a shell, to JavaScript's `replace`, or to a template. What opencode runs itself, an exclamation mark
 right before a backtick, is not in it."""
+BAD = "def total(items):\n    return eval(items)\n"
 Plays = Callable[[str, str], Sequence[Act]]
 """What the model does, by the request as it was found, and a file that its tool may write to."""
 
@@ -104,7 +107,8 @@ def ready(lab: Lab, name: str) -> Agent:
     """An agent with our commands, committed, and with `orchconverge` on its PATH and on that of a login shell."""
     agent, programs = installed(name), lab.root / "programs"
     programs.mkdir()
-    (programs / "orchconverge").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    logs = f"printf '%s\\0' \"$@\" >>{lab.root}/called; echo >>{lab.root}/called"
+    (programs / "orchconverge").write_text(f'#!/bin/sh\n{logs}\nexec {shlex.join(COMMAND)} "$@"\n')
     (programs / "orchconverge").chmod(0o755)
     lab.env["PATH"] = f"{agent.programs}:{programs}:{lab.env['PATH']}"
     (lab.home / ".profile").write_text(f"PATH={shlex.quote(lab.env['PATH'])}\n")
@@ -182,34 +186,101 @@ def test_the_repository_itself_is_a_plugin(lab: Lab, name: str, steps: list[str]
         assert json.dumps(text, ensure_ascii=False)[1:-1] in sent
 
 
-def test_converge_is_one_attempt_and_claude_lists_all_six(lab: Lab) -> None:
+@pytest.mark.parametrize("name", ["claude", "opencode"])
+def test_converge_is_one_attempt(lab: Lab, name: str) -> None:
     flags = (*scripted(lab), "--final", "none", *met("a"))
 
     def plays(request: str, file: str) -> Sequence[Act]:
         return (write(file, request), typed("--goal-file", file, "--max-attempts", "1", "--foreground", *flags))
 
-    said = Shell(lab, ready(lab, "claude"), "converge", plays).type(GOAL)
-    begun = next(line for line in map(json.loads, said.splitlines()) if line.get("subtype") == "init")
-    assert set(NAMES) <= set(begun["slash_commands"])
+    Shell(lab, ready(lab, name), "converge", plays).type(GOAL)
     assert one_goal(lab).goal == GOAL
     assert [fact.result for fact in lab.facts(e.AttemptEnded)] == ["success"]
     assert lab.facts(e.RunStopped)[-1].reason == "converged"
 
 
-def test_orch_sends_one_wave_and_leaves_what_it_made_at_the_lock(lab: Lab) -> None:
+def test_claude_lists_all_six(lab: Lab) -> None:
+    said = Shell(lab, ready(lab, "claude"), "converge", lambda request, file: (Say("done"),)).type(GOAL)
+    begun = next(line for line in map(json.loads, said.splitlines()) if line.get("subtype") == "init")
+    assert set(NAMES) <= set(begun["slash_commands"])
+
+
+@pytest.mark.parametrize("name", ["claude", "opencode"])
+def test_orch_sends_one_wave_and_leaves_what_it_made_at_the_lock(lab: Lab, name: str) -> None:
     def plays(request: str, file: str) -> Sequence[Act]:
-        goal, _, minds = request.rpartition(" --minds ")
+        goal, _, minds = request.rpartition(" --minds=")
         target = typed("declare", "--goal-file", file, "--json", *met("a"))
         wave = typed("open", "the-file-says-yes", "--minds", minds, *scripted(lab))
         return (write(file, goal), target, wave, Say("sent"))
 
-    Shell(lab, ready(lab, "claude"), "orch", plays).type("the file says yes --minds 2")
+    Shell(lab, ready(lab, name), "orch", plays).type("the file says yes --minds=2")
     lab.fact(e.BranchCandidate, 2)
     lab.wait(code=5)
     assert one_goal(lab).goal == "the file says yes"
     assert len(lab.facts(e.BranchSpawned)) == 2
     assert lab.facts(e.BranchGrafted) == []
     lab.keeps_worktrees = True
+
+
+MESSAGE = """it's "done": $(touch pwned) `touch pwned` $HOME ; touch pwned"""
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+def test_the_steps_of_the_chain_are_run_as_they_are_asked_for_and_what_they_say_comes_back(lab: Lab, name: str) -> None:
+    agent, branch = ready(lab, name), "topic"
+    found = {
+        "path": "total.py",
+        "line": 2,
+        "severity": "critical",
+        "title": "run as code",
+        "text": "x",
+        "quote": "return eval(items)",
+    }
+    fixed = {"id": "inline.103", "outcome": "fixed", "reason": "it sums"}
+    bad, good = (
+        [{"write": {"path": "total.py", "text": text}}, {"commit": "c"}] for text in (BAD, BAD.replace("eval", "sum"))
+    )
+    script = lab.script(
+        mind(*good, {"report": {"comments": [fixed]}}, approach="copilot"),
+        mind({"report": {"findings": [found]}}, judge="review-correctness"),
+        mind({"report": {"findings": []}}, judge="review-tests"),
+        mind({"report": {"scores": [{"finding": 1, "score": 95}]}}, judge="review-score"),
+        mind(*meets("a"), *bad),
+    )
+    lab.play("fix the goal", script, *met("a"), "--final", "none")
+    lab.wait()
+    (lab.repo / "notes.txt").write_text("notes\n")
+    with served(Stub(remote=lab.remote, diff=frozenset({("total.py", 2)}))) as stub:
+        lab.env |= {"ORCHCONVERGE_FORGE": f"{stub.url}/repos/ann/shop", "GH_TOKEN": TOKENS["ann"]}
+        lab.run("pushl", code=0)
+        said = shown(lab, agent, "reviewdeep", "--focus-correctness --pr=1", "--focus-correctness", "--pr=1")
+        assert "reviewdeep: done. REWORK: 1 critical" in said
+        assert "critical total.py:2 run as code" in said
+        assert [each["path"] for each in stub.inline] == ["total.py"]
+        stub.inline.append(stub.new("ann", body="this sums nothing", path="total.py", line=2, in_reply_to_id=None))
+        said = shown(lab, agent, "copilot", "--autonomous --max-rounds=2", "--autonomous", "--max-rounds=2")
+        assert "copilot: done. pull request 1: 1 comment: 1 fixed" in said
+        assert "important inline.103 total.py:2 fixed" in said
+        asked = ("--auto-label", "--update-description", "--include", "notes.txt", "--message")
+        said = shown(lab, agent, "pushl", f"{' '.join(asked)} {MESSAGE}", *asked, MESSAGE)
+        assert "pushl: done" in said
+    assert lab.git("log", "-1", "--format=%s", branch, cwd=lab.remote) == MESSAGE
+    assert lab.git("show", f"{branch}:total.py", cwd=lab.remote) == BAD.replace("eval", "sum").rstrip("\n")
+    assert lab.git("status", "--porcelain") == ""
+    assert not [place for place in (lab.repo, lab.home, lab.tmp, lab.root) if (place / "pwned").exists()]
+
+
+def shown(lab: Lab, agent: Agent, command: str, request: str, *words: str) -> str:
+    """Type a command whose request means these words. What our command line was called with is held against them.
+
+    Returns all that came back to the model.
+    """
+    shell = Shell(lab, agent, command, lambda asked, file: (typed(command, *words), Say("done")))
+    shell.type(request)
+    assert shell.server is not None
+    called = (lab.root / "called").read_bytes().split(b"\0\n")
+    assert [word.decode() for word in called[-2].split(b"\0")] == [command, *words]
+    return json.dumps(shell.server.newest, ensure_ascii=False)
 
 
 def test_orch_takes_the_seed_s_long_form(lab: Lab) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from orchconverge.core import events as e
-from tests.e2e.lab import Lab, kill, meets, met, mind
+from tests.e2e.lab import COMMAND, Lab, kill, meets, met, mind
 from tests.tools.forge_stub import Stub, served
 from tests.tools.forges import TOKENS
 
@@ -420,3 +423,78 @@ def test_a_program_that_may_be_no_agent_reviews_only_where_a_review_is_asked_for
     assert steps(lab)[0].detail.startswith("no engine of the run can review: ")
     lab.run("reviewdeep", "--focus-correctness", code=0)
     assert len(bench.notes()) == 2
+
+
+@pytest.mark.parametrize("branch", ["orchconverge/goal", "topic"])
+def test_a_pull_request_of_somebody_else_is_fetched_reviewed_and_answered_once(lab: Lab, branch: str) -> None:
+    """Their branch may be called as ours is. Nothing that is checked out, and no ref but private ones, moves."""
+    with served(Stub(diff=frozenset({("total.py", 2)}))) as stub:
+        lab.env |= {"ORCHCONVERGE_FORGE": f"{stub.url}/repos/ann/shop", "GH_TOKEN": TOKENS["ann"]}
+        script = lab.script(
+            mind(*meets("a")),
+            reviews("correctness", finding()),
+            *map(reviews, ("tests", "security", "performance")),
+            scores((1, 95)),
+        )
+        lab.play("goal", script, *met("a"), "--final", "none")
+        lab.wait()
+        bob = lab.root / "bob"
+        lab.git("clone", "-q", str(lab.remote), str(bob))
+        (bob / "base.py").write_text("x = 1\n")
+        lab.git("add", "-A", cwd=bob)
+        lab.git("commit", "-q", "-m", "on main since", cwd=bob)
+        (bob / "total.py").write_text(BAD)
+        lab.git("add", "-A", cwd=bob)
+        lab.git("commit", "-q", "-m", "a total", cwd=bob)
+        lab.git("push", "-q", "origin", "HEAD~1:refs/heads/main", "HEAD:refs/pull/1/head", cwd=bob)
+        pull = stub.pull(
+            branch, head=lab.git("rev-parse", "HEAD", cwd=bob), user=stub.user("bob"), title="A total", body="sums"
+        )
+        pull["head"]["repo"] = {"full_name": "bob/shop"}
+        refs, there = lab.git("for-each-ref"), lab.git("for-each-ref", cwd=lab.remote)
+        for _ in range(2):
+            told = json.loads(lab.run("reviewdeep", "--pr", "1", "--json", code=0).stdout)
+            assert (told["verdict"], told["commit"]) == ("REWORK", pull["head"]["sha"])
+            assert "said on pull request 1, 1 on their lines" in told["detail"]
+            assert (len(stub.reviews), len(stub.inline), stub.general) == (1, 1, [])
+        assert stub.inline[0]["path"] == "total.py"
+        question = next((lab.minds / "steps").glob("*.review.*.correctness.*/question.md")).read_text()
+        assert "A total" in question
+        assert "base.py" not in question
+        private = [line for line in lab.git("for-each-ref").split("\n") if line not in refs.split("\n")]
+        assert [line.partition("\t")[2] for line in private] == [
+            "refs/orchconverge/pulls/1",
+            "refs/orchconverge/pulls/1-onto",
+        ]
+        assert lab.git("for-each-ref", cwd=lab.remote) == there
+        assert (lab.git("status", "--porcelain"), lab.worktrees()) == ("", [])
+        refused = lab.run("copilot", "1", code=1).stdout
+        assert (
+            "pull request 1 is of bob/shop, and nothing of ours is pushed there. `orchconverge reviewdeep --pr 1`"
+            in refused
+        )
+        assert (len(stub.inline), stub.general) == (1, [])
+        stub.pulls[0]["head"]["sha"] = "d" * 40
+        moved = lab.run("reviewdeep", "--pr", "1", code=1).stdout
+        assert "pull request 1 stands at ddd" in moved
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_told_to_end_it_ends_its_minds_at_once_and_leaves_nothing(lab: Lab, number: signal.Signals) -> None:
+    hangs = [{"say": "here"}, {"hang": True}]
+    lab.play("goal", lab.script(mind(*meets("a"), *writes(BAD))), *met("a"), "--final", "none")
+    lab.wait()
+    lab.script(reviews("correctness", acts=hangs), reviews("tests", acts=hangs))
+    words = ["env", "--default-signal", *COMMAND, "reviewdeep", "--focus-correctness"]
+    running = subprocess.Popen(words, cwd=lab.repo, env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lab.until(lambda: len(list((lab.minds / "steps").glob("*.review.*/running.json"))) == 2)
+    begun = time.monotonic()
+    running.send_signal(number)
+    said = running.communicate(timeout=30)[0]
+    assert (running.returncode, said.strip()) == (130, b"")
+    assert time.monotonic() - begun < 5
+    assert lab.worktrees() == []
+    assert not [words for words in lab.processes().values() if "tmux" not in words]
+    lab.script(reviews("correctness"), reviews("tests"))
+    assert lab.run("reviewdeep", "--focus-correctness", code=0).stdout.startswith("reviewdeep: done. PASS")
+    assert lab.worktrees() == []

@@ -344,6 +344,15 @@ class MemoryGit:
     def fingerprint(self) -> str:
         return hashlib.sha256(self.store.config.encode()).hexdigest()
 
+    def fetch(self, remote: str, ref: str, name: str) -> Sha:
+        if remote not in self.store.pushed:
+            raise Refused(f"there is no remote {remote}")
+        found = self.store.pushed[remote].get(ref.removeprefix("refs/heads/"))
+        if found is None:
+            raise Failed(f"git fetch: couldn't find remote ref {ref}")
+        self.store.refs[f"refs/orchconverge/pulls/{name}"] = found
+        return found
+
     def push(self, remote: str, sha: Sha, branch: str, *, over: Sha | None = None) -> tuple[bool, str]:
         if remote not in self.store.pushed:
             raise Refused(f"there is no remote {remote}")

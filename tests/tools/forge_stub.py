@@ -1,7 +1,8 @@
 """A GitHub in this process: what `emulate` lacks (replies, threads, statuses), and every way in which one can fail.
 
-Its REST requests can be shown to GitHub's published contract (prism) on their way; its GraphQL documents are those that
-a test holds against the published schema.
+`Relay` is one whose memory is `emulate`'s, with the same eyes and the same ways to fail. REST requests can be shown to
+GitHub's published contract (prism), as they come or afterwards; GraphQL documents are those that a test holds against the
+published schema.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from orchconverge.adapters import forge_graphql
 from orchconverge.adapters.forge_calls import Calls, Said
 from tests.tools.forges import TOKENS
 
 REPO = "/repos/ann/shop"
+STORED = "/stored/"
 
 
 @dataclass
@@ -53,6 +56,12 @@ class Stub:
     resolved: set[int] = field(default_factory=set)
     runs: list[dict[str, Any]] = field(default_factory=list)
     statuses: list[dict[str, Any]] = field(default_factory=list)
+    annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """By the id of a check run."""
+    logs: dict[int, str] = field(default_factory=dict)
+    """By the id of a job. They lie on another host, which answers nobody that shows it a token."""
+    stored: list[tuple[str, str | None]] = field(default_factory=list)
+    """Under which name that host was asked, and with which token."""
     labels: list[str] = field(default_factory=list)
     name: str = "ann/shop"
     per_page: int = 100
@@ -65,6 +74,13 @@ class Stub:
     contract: str = ""
     violations: list[str] = field(default_factory=list)
     replies: bool = True
+    remote: Path | None = None
+    """The bare repository whose branches its pull requests stand at; without one they stay where they were opened.
+
+    Its refs are read as files: to start a process here while a test forks its own is to wait for both.
+    """
+    before_doing: Callable[[str, str], bool] | None = None
+    """Called with what is asked for. Where it says so, that is not done, and the connection breaks off."""
     before_answering: Callable[[str, str], None] | None = None
     """Called with what was asked for, once it is done and before that is told."""
     ids: int = 100
@@ -121,6 +137,13 @@ class Stub:
                 return act(login, query, body, *found.groups())
         return 404, {"message": "Not Found"}
 
+    def stands(self, told: Any) -> None:
+        """Let the pull requests of an answer stand where their branches do."""
+        for each in told if isinstance(told, list) else [told]:
+            if self.remote is not None and isinstance(each, dict) and "head" in each:
+                ref = self.remote / "refs" / "heads" / each["head"]["ref"]
+                each["head"]["sha"] = ref.read_text().strip() if ref.exists() else each["head"]["sha"]
+
     def routes(self) -> list[tuple[str, str, Callable[..., tuple[int, Any]]]]:
         repo = f"/repos/{self.name}"
         return [
@@ -144,8 +167,15 @@ class Stub:
             ("PUT", rf"{repo}/pulls/\d+/reviews/(\d+)", lambda login, q, b, n: self._changed(self.reviews, "id", n, b)),
             ("GET", rf"{repo}/commits/\w+/check-runs", lambda login, q, b: (200, _counted("check_runs", self.runs))),
             ("GET", rf"{repo}/commits/\w+/status", lambda login, q, b: (200, _counted("statuses", self.statuses))),
+            ("GET", rf"{repo}/check-runs/(\d+)/annotations", lambda login, q, b, n: (200, self.annotations[int(n)])),
+            ("GET", rf"{repo}/actions/jobs/(\d+)/logs", self._log),
             ("POST", "/graphql", self._graphql),
         ]
+
+    def _log(self, login: str, query: dict[str, str], body: Any, job: str) -> tuple[int, Any]:
+        if int(job) not in self.logs:
+            return 404, {"message": "Not Found"}
+        return 302, f"{self.url.replace('127.0.0.1', 'localhost')}{STORED}{job}?sig=once"
 
     def _home(self) -> dict[str, Any]:
         return {"full_name": self.name, "default_branch": "main", "html_url": f"https://github.example/{self.name}"}
@@ -239,6 +269,28 @@ class Stub:
         return {"pageInfo": info, "nodes": nodes}
 
 
+@dataclass
+class Relay(Stub):
+    """A GitHub that remembers, at ``api``, behind this one, which tells it nothing of git."""
+
+    api: str = ""
+
+    def answer(self, login: str, verb: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        """What it answers."""
+        asked = urllib.request.Request(
+            f"{self.api}{quote(path)}?{urlencode(query)}",
+            method=verb,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"Authorization": f"token {TOKENS[login]}"},
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return answer.status, json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            said = error.read()
+            return error.code, json.loads(said) if said.startswith(b"{") else {"message": said.decode()[:200]}
+
+
 def _since(among: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
     return [each for each in among if each["updated_at"] >= query.get("since", "")]
 
@@ -281,6 +333,7 @@ def served(stub: Stub) -> Iterator[Stub]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body are two packets, and the second one is not to wait for 40 ms
 
         def handle_one(self) -> None:
             split = urlsplit(self.path)
@@ -288,13 +341,16 @@ def served(stub: Stub) -> Iterator[Stub]:
             length = int(self.headers.get("Content-Length") or 0)
             raw = self.rfile.read(length)
             body = json.loads(raw) if raw else None
+            if split.path.startswith(STORED):
+                return self.stored(int(split.path.removeprefix(STORED)))
             token = (self.headers.get("Authorization") or "").rpartition(" ")[2]
             login = next((who for who, its in TOKENS.items() if its == token), None)
             with lock:
                 stub.seen.append((self.command, self.path, body))
                 stub.tokens.append(token)
                 if stub.contract and split.path != "/graphql":
-                    _shown(stub, self.command, self.path, raw, self.headers.get("Accept", "*/*"))
+                    accepts = self.headers.get("Accept", "*/*")
+                    stub.violations += against(stub.contract, self.command, self.path, raw, accepts=accepts)
                 fault = next((f for f in stub.faults if f.verb == self.command and re.search(f.path, self.path)), None)
                 if fault is not None:
                     fault.times -= 1
@@ -304,7 +360,12 @@ def served(stub: Stub) -> Iterator[Stub]:
                     return self.send(401, {"message": "Bad credentials"})
                 if fault is not None and not fault.done:
                     return self.fail(fault)
+                if stub.before_doing is not None and stub.before_doing(self.command, split.path):
+                    return self.fail(Fault(self.command, self.path, 0))
                 status, told = stub.answer(login, self.command, unquote(split.path), query, body)
+                if status == 302:
+                    return self.send(302, b"", {"Location": told})
+                stub.stands(told)
                 if stub.before_answering is not None:
                     stub.before_answering(self.command, split.path)
                 if fault is not None:
@@ -312,6 +373,13 @@ def served(stub: Stub) -> Iterator[Stub]:
                 return self.send(status, *_page(stub, told, query, self.path))
 
         do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_one
+
+        def stored(self, job: int) -> None:
+            """What lies on another host: as Azure's storage, it takes no `Authorization` beside a signed address."""
+            stub.stored.append((self.headers["Host"].partition(":")[0], self.headers.get("Authorization")))
+            if self.headers.get("Authorization") or not self.path.endswith("?sig=once"):
+                return self.send(400, b"", {})
+            return self.send(200, stub.logs[job].encode(), {"Content-Type": "text/plain"})
 
         def fail(self, fault: Fault) -> None:
             if fault.status == 0:
@@ -335,7 +403,11 @@ def served(stub: Stub) -> Iterator[Stub]:
 
         def log_message(self, *args: Any) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that was killed is what these tests are about."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     stub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -359,13 +431,23 @@ def _page(stub: Stub, told: Any, query: dict[str, str], path: str) -> tuple[Any,
     return told[(page - 1) * size : page * size], {"Link": f'<{stub.url}{further}>; rel="next"'}
 
 
-def _shown(stub: Stub, verb: str, path: str, raw: bytes, accepts: str) -> None:
-    """Show a request to the contract; what it does not allow is kept."""
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Goes to no other host."""
+
+    def redirect_request(self, *asked: Any) -> None:
+        return None
+
+
+def against(contract: str, verb: str, path: str, raw: bytes, *, accepts: str = "*/*") -> list[str]:
+    """Show a request to GitHub's contract; what that does not allow."""
     headers = {"Authorization": "Bearer none", "Accept": accepts}
     if raw:
         headers["Content-Type"] = "application/json"
-    asked = urllib.request.Request(stub.contract + path, data=raw or None, headers=headers, method=verb)
+    asked = urllib.request.Request(contract + path, data=raw or None, headers=headers, method=verb)
     try:
-        urllib.request.urlopen(asked, timeout=30).read()
+        urllib.request.build_opener(_Stays).open(asked, timeout=30).read()
     except urllib.error.HTTPError as error:
-        stub.violations.append(f"{verb} {path}: {error.code} {error.read().decode(errors='replace')[:600]}")
+        if error.code < 400:
+            return []
+        return [f"{verb} {path}: {error.code} {error.read().decode(errors='replace')[:600]}"]
+    return []

@@ -377,6 +377,21 @@ def test_with_no_agent_and_with_a_file_that_is_not_ours_it_is_refused(tmp_path: 
     assert "1 file not ours" in call(repo, "check", "--agent", "codex", code=1)
 
 
+def test_a_file_that_was_changed_is_named_and_neither_overwritten_nor_removed(repo: Path) -> None:
+    call(repo, "install", "--agent", "claude")
+    mine = repo / ".claude/commands/pushl.md"
+    mine.write_text(mine.read_text() + "And sign it.\n")
+    before = tree(repo)
+    assert call(repo, "check", "--agent", "claude", code=1).splitlines()[:3] == [
+        f"claude    5 files fine, in {repo}/.claude",
+        f"claude    1 file changed, in {repo}/.claude",
+        "  commands/pushl.md",
+    ]
+    for act in ("install", "uninstall"):
+        assert f"changed: {mine}" in call(repo, act, "--agent", "claude", code=2)
+        assert tree(repo) == before
+
+
 def test_without_a_word_it_shows_its_help(repo: Path) -> None:
     assert (
         "install"

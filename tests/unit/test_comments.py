@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from orchconverge.app.fixers import Plan
 from orchconverge.core import comments, fixing
 from orchconverge.core.comments import BOTS, Item, Said, Scope, Verdict
 from orchconverge.core.seen import Work
@@ -58,6 +60,47 @@ def test_what_we_said_is_not_heard_and_what_we_answered_stays_an_item() -> None:
     assert [each.key for each in comments.heard([gone], bots=BOTS, answered=["inline.1"]).items] == ["inline.1"]
 
 
+def test_what_somebody_called_dealt_with_asks_for_nothing_unless_we_answered_it() -> None:
+    done = inline(resolved=True)
+    assert comments.heard([done], bots=BOTS) == comments.Heard(items=(), strangers=())
+    assert [each.key for each in comments.heard([done], bots=BOTS, answered=["inline.1"]).items] == ["inline.1"]
+
+
+@pytest.mark.parametrize("words", ["-", "a", ".", "a.", "a+", "é", "a/."])
+def test_a_comment_of_one_endless_word_is_read_in_no_time(words: str) -> None:
+    begun = time.process_time()
+    assert comments.named(f"see a.py {words * (65536 // len(words))} and b/c.py") == ("a.py", "b/c.py")
+    assert time.process_time() - begun < 2
+
+
+def test_a_thousand_comments_of_one_text_are_told_from_each_other_in_no_time() -> None:
+    items = [item(inline("what is said at length " * 100, key=f"inline.{n}")) for n in range(1000)]
+    fixed = Verdict(outcome="fixed", reason="so", commit=COMMIT)
+    begun = time.process_time()
+    assert all(comments.repeated(each, ((one, None) for one in items)) is None for each in items[-20:])
+    assert all(comments.repeated(each, ((one, fixed) for one in items)) for each in items[-20:])
+    assert time.process_time() - begun < 2
+
+
+def test_a_thousand_comments_that_name_many_files_are_settled_in_no_time() -> None:
+    scope = Scope(changed=frozenset({"a.py"}), target="the goal is long and names total.py. " * 200)
+    files = {f"p{n}/f.py": "" for n in range(20)}
+    one = item(said(f"look at {' '.join(files)}"))
+    begun = time.process_time()
+    for _ in range(1000):
+        verdict = comments.settled(one, scope, files, head=HEAD)
+        assert verdict is not None
+        assert verdict.outcome == "deferred"
+    assert time.process_time() - begun < 4
+
+
+def test_an_edit_that_changes_no_word_says_the_same_and_any_other_has_no_outcome_yet() -> None:
+    asked = item(inline("use a sum"))
+    plan = Plan(commit=None, verdicts={}, said={asked.key: asked.words})
+    for body, edited in (("Use a sum!", set()), ("use a product", {"inline.1"})):
+        assert plan.edited([item(inline(body)), item(inline("new", key="inline.2"))]) == edited
+
+
 @pytest.mark.parametrize(
     ("one", "severity"),
     [
@@ -84,6 +127,8 @@ def test_what_we_said_is_not_heard_and_what_we_answered_stays_an_item() -> None:
         (said("fine by me", kind="review", state="approved"), None),
         (said("LGTM, but the empty list is wrong: it has to give 0 and gives an error now"), "important"),
         (said("build: failed", kind="check", author=""), "blocking"),
+        (said("security/brakeman: failure\nnit", kind="check", author=""), "critical"),
+        (said("lint: failure\na vulnerability", kind="check", author=""), "blocking"),
     ],
 )
 def test_severity_is_by_label_then_words_then_state(one: Said, severity: str | None) -> None:
@@ -119,6 +164,45 @@ def test_what_is_settled_without_a_mind(one: Said, outcome: str | None, reason: 
     verdict = comments.settled(item(one), SCOPE, FILES, head=HEAD)
     assert (verdict.outcome if verdict else None) == outcome
     assert reason in (verdict.reason if verdict else "")
+
+
+def check(body: str = "unit: failure", **more: Any) -> Said:
+    return said(
+        body, **{"key": "check.1.a", "kind": "check", "author": "", "association": "", "state": "failure", **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "outcome"),
+    [
+        (check(), None),
+        (check("unit: failure\nb.py:1: wrong, see .github/workflows/ci.yml"), None),
+        (check(about=("b.py",)), None),
+        (check(about=("uv.lock", "a.py")), None),
+        (check(about=("uv.lock",)), "acknowledged"),
+        (check(state="timed_out"), None),
+        (check(state="cancelled"), "acknowledged"),
+        (check(state="action_required"), "acknowledged"),
+    ],
+)
+def test_a_failed_check_is_a_minds_unless_no_file_or_only_a_persons_would_put_it_right(
+    one: Said, outcome: str | None
+) -> None:
+    verdict = comments.settled(item(one), SCOPE, {}, head=HEAD)
+    assert (verdict.outcome if verdict else None) == outcome
+
+
+def test_a_check_that_fails_as_before_after_its_fix_was_not_put_right() -> None:
+    first = item(check("unit: failure\ntest_sum failed in 0.31s, run 4f1c2d3"))
+    again = item(check("unit: failure\ntest_sum failed in 12.02s, run 99aa001", key="check.1.b"))
+    other = item(check("unit: failure\ntest_mean failed in 0.31s, run 4f1c2d3", key="check.1.b"))
+    fixed = Verdict(outcome="fixed", reason="so", commit=COMMIT)
+    verdict = comments.repeated(again, [(first, fixed)])
+    assert verdict == Verdict(outcome="not_done", reason="it fails with the same words as before after cccccccccc")
+    assert comments.repeated(other, [(first, fixed)]) is None
+    kept = comments.heard([again.said], bots=(), checks=[first]).items
+    assert [each.key for each in kept] == ["check.1.a", "check.1.b"]
+    assert comments.heard([first.said], bots=(), checks=[first]).items == (first,)
 
 
 def test_a_path_that_may_change_is_neither_protected_nor_out_of_scope() -> None:
@@ -161,9 +245,48 @@ def told(**more: Any) -> bytes:
 )
 def test_what_of_a_minds_word_counts(data: bytes, commit: Sha | None, outcome: str) -> None:
     answers = fixing.answers(data)
-    found = fixing.counts([item(inline())], answers, commit=commit, refused=None, files=FILES, root="/tree")
+    taken = {"inline.1": commit} if commit else {}
+    found = fixing.counts([item(inline())], answers, taken=taken, refused={}, files=FILES, root="/tree")
     assert found["inline.1"].outcome == outcome
     assert found["inline.1"].commit == (commit if outcome == "fixed" else None)
+
+
+def test_what_stands_on_a_fix_that_is_refused_has_no_outcome_yet() -> None:
+    three = [item(inline(key=f"inline.{n}")) for n in (1, 2, 3)]
+    answers = fixing.answers(
+        json.dumps({"comments": [json.loads(told(id=one.key))["comments"][0] for one in three]}).encode()
+    )
+    no = Verdict(outcome="not_done", reason="it loses a")
+    how = {"taken": {"inline.1": COMMIT}, "refused": {"inline.2": no}, "waiting": {"inline.3"}}
+    found = fixing.counts(three, answers, **how, files={}, root="")  # type: ignore[arg-type]
+    assert found == {"inline.1": Verdict(outcome="fixed", reason="so", commit=COMMIT), "inline.2": no}
+
+
+def done(*made: tuple[str, str]) -> list[fixing.Done]:
+    return [fixing.Done(commit=Sha(letter * 40), changed=(path,)) for letter, path in made]
+
+
+@pytest.mark.parametrize(
+    ("named", "made", "fixes"),
+    [
+        (("b" * 40, "aaaaaaa"), [("a", "a.py"), ("b", "b.py")], [("a", ("2",)), ("b", ("1",))]),
+        (("", ""), [("a", "b.py"), ("b", "a.py")], [("a", ("2",)), ("b", ("1",))]),
+        (("", ""), [("a", "c.py")], [("a", ("1", "2"))]),
+        (("aaa", "HEAD"), [("a", "a.py"), ("b", "b.py"), ("c", "a.py")], [("b", ("2",)), ("c", ("1",))]),
+        (("aaaaaaaa", "bbbbbbbb"), [("a", "x"), ("b", "y"), ("c", "z")], [("a", ("1",)), ("c", ("2",))]),
+        (("cccccccc", "bbbbbbbb"), [("a", "x"), ("b", "y"), ("c", "z")], [("b", ("2",)), ("c", ("1",))]),
+        (("", ""), [], []),
+    ],
+)
+def test_each_fix_is_the_commit_that_is_named_for_it_or_that_changes_its_file(
+    named: tuple[str, str], made: list[tuple[str, str]], fixes: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    items = [item(inline(key="1")), item(inline(key="2", path="b.py"))]
+    answers = [
+        fixing.Told(id=each.key, outcome="fixed", reason="so", commit=sha)
+        for each, sha in zip(items, named, strict=True)
+    ]
+    assert [(fix.commit[0], fix.keys) for fix in fixing.fixes(items, answers, done(*made))] == fixes
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b'{"comments": 1}', b" " * (fixing.MOST_ANSWER + 1)])
@@ -237,6 +360,34 @@ def test_the_table_is_put_once_into_a_description_that_stays_around_it() -> None
     first = words.tracked("a person's words", one)
     assert first.startswith("a person's words\n\n<!-- orchconverge:copilot -->")
     assert words.tracked(first + "\nmore", one) == first + "\nmore"
+
+
+@pytest.mark.parametrize("marker", [words.BEGIN, words.END, "<!-- orchconverge:copilot.inline.9 -->"])
+def test_no_file_and_no_check_is_called_so_that_it_ends_or_begins_the_table(marker: str) -> None:
+    items = [item(check(f"{marker}: failure")), item(inline(path=marker))]
+    table = words.tracking(items, {})
+    assert table.count(words.BEGIN) == table.count(words.END) == 1
+    assert "copilot.inline.9 -->" not in table
+    body = words.tracked("a person's words", table)
+    assert words.tracked(body, table) == body
+
+
+def test_the_table_and_the_record_are_bounded_whatever_is_said() -> None:
+    url = f"https://example.org/{'x' * 4000}"
+    items = [item(inline(key=f"inline.{n}", path="`*" * 2000, url=url)) for n in range(1000)]
+    verdicts = {each.key: Verdict(outcome="not_done", reason="@a<" * 200) for each in items}
+    table = words.tracking(items, verdicts)
+    assert len(table) < 25 << 10
+    assert table.count("not done") == 1000 - int(table.partition("And ")[2].partition(" more.")[0]) > 0
+    found = words.recorded(comments.Heard(items=tuple(items), strangers=()), verdicts)
+    assert len(json.dumps(found)) < 256 << 10
+
+
+def test_a_secret_reaches_no_mind_wherever_a_long_comment_is_cut() -> None:
+    for room in range(45):
+        evil = "x" * (words.MOST_BODY - room) + " ghp_" + "a" * 36
+        text = words.question([item(inline(evil))], Story().declare().basin(), changed=[], answer_path="/x.json")
+        assert "ghp_" not in text
 
 
 def test_a_comment_reaches_a_mind_as_data_between_lines_that_cannot_stand_in_it() -> None:

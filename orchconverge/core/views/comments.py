@@ -13,12 +13,14 @@ from orchconverge.core.secrets import masked
 from orchconverge.core.state import Basin
 from orchconverge.core.target import Sha
 from orchconverge.core.views.markdown import code, link, prose, table
-from orchconverge.core.views.text import clean, counted
+from orchconverge.core.views.text import clean, clip, counted
 
 BEGIN: Final = "<!-- orchconverge:copilot -->"
 END: Final = "<!-- /orchconverge:copilot -->"
 """Between these the tracking table is ours; all around it stays as it is."""
 MOST_ROWS: Final = 100
+MOST_TABLE: Final = 24 << 10
+"""Characters of the table's rows: GitHub takes a description of 65536, and ours is not all that is in it."""
 MOST_BODY: Final = 8 << 10
 MOST_GOAL: Final = 8 << 10
 WORDS: Final[Mapping[Outcome, str]] = {
@@ -67,14 +69,18 @@ def _words(reason: str, most: int = 400) -> str:
 
 def tracking(items: Sequence[Item], verdicts: Mapping[str, Verdict]) -> str:
     """The table of what became of each comment, between its markers."""
-    rows = []
+    rows, room = list[tuple[str, ...]](), MOST_TABLE
     for item in items[:MOST_ROWS]:
         verdict = verdicts.get(item.key)
         outcome = WORDS[verdict.outcome].lower() if verdict is not None else "open"
         why = _words(verdict.reason, 200) if verdict is not None else ""
         commit = (verdict.commit or "")[:10] if verdict is not None else ""
-        rows.append((_where(item.said), item.severity, outcome, commit, why))
-    more = [f"And {len(items) - MOST_ROWS} more.", ""] if len(items) > MOST_ROWS else []
+        row = (_where(item.said), item.severity, outcome, commit, why)
+        room -= sum(map(len, row))
+        if room < 0:
+            break
+        rows.append(row)
+    more = [f"And {len(items) - len(rows)} more.", ""] if len(items) > len(rows) else []
     lines = [
         "### Comments",
         "",
@@ -92,7 +98,7 @@ def _where(said: Said) -> str:
         if said.line is not None
         else said.path or f"{said.kind} {said.key.rpartition('.')[2]}"
     )
-    shown = code(at, most=80) if said.kind != "check" else f"check {code(said.body, most=60)}"
+    shown = code(at, most=80) if said.kind != "check" else f"check {code(said.body.partition(chr(10))[0], most=60)}"
     return link(said.url, shown) if said.url else shown
 
 
@@ -119,8 +125,11 @@ def outcome(heard: Heard, verdicts: Mapping[str, Verdict], *, rounds: int, stopp
     """All of it in a line."""
     counted_ = Counter(verdicts[item.key].outcome for item in heard.items if item.key in verdicts)
     became = ", ".join(f"{number} {WORDS[name].lower()}" for name in WORDS if (number := counted_[name]))
+    checks = sum(item.said.kind == "check" for item in heard.items)
+    said = [counted(len(heard.items) - checks, "comment")] if len(heard.items) > checks or not checks else []
+    failed = [counted(checks, "failed check")] if checks else []
     parts = [
-        f"{counted(len(heard.items), 'comment')}" + (f": {became}" if became else ""),
+        " and ".join((*said, *failed)) + (f": {became}" if became else ""),
         f"answered {covered(heard.items, verdicts)}" if heard.items else "",
         f"{len(heard.strangers)} of others than members, not acted on" if heard.strangers else "",
         f"stopped after {counted(rounds, 'round')}: {stopped}",
@@ -136,7 +145,7 @@ def recorded(heard: Heard, verdicts: Mapping[str, Verdict]) -> tuple[dict[str, o
         became = (
             {"outcome": "open", "reason": ""}
             if found is None
-            else {"outcome": found.outcome, "reason": masked(found.reason)}
+            else {"outcome": found.outcome, "reason": clip(clean(masked(found.reason)), 400)}
         )
         commit = {"commit": found.commit} if found is not None and found.commit else {}
         out.append({**_said(item.said), "severity": item.severity, **became, **commit})
@@ -150,7 +159,7 @@ def recorded(heard: Heard, verdicts: Mapping[str, Verdict]) -> tuple[dict[str, o
 def _said(said: Said) -> dict[str, object]:
     return {
         "id": said.key,
-        "path": said.path,
+        "path": clean(said.path, 200),
         "line": said.line or 0,
         "author": clean(said.author, 60),
         "url": clean(said.url, 300),
@@ -158,10 +167,11 @@ def _said(said: Said) -> dict[str, object]:
 
 
 def message(basin: Basin, items: Sequence[Item]) -> str:
-    """The message of the commit that puts comments right: which they are and where they stand, in no word of anybody's."""
+    """The message of a commit that puts comments right: which they are and where they stand, in no word of anybody's."""
     lines = [f"- {item.key}\n  {clean(item.said.url, 300)}".rstrip() for item in items]
     title = " ".join(basin.title.split())[:40]
-    subject = f"{title}: {counted(len(items), 'comment')} on the pull request put right"
+    what = items[0].key if len(items) == 1 else counted(len(items), "comment")
+    subject = f"{title}: {what} on the pull request put right"
     return "\n\n".join([subject, "\n".join(lines), f"Orchconverge-Basin: {basin.id}"]) + "\n"
 
 
@@ -180,7 +190,8 @@ def question(items: Sequence[Item], basin: Basin, *, changed: Sequence[str], ans
             "# You put right what is said of a change",
             "",
             "You stand in a working tree of the change. Look at each comment below, see for yourself whether it is true of the",
-            "tree as it is, and if so put it right and commit that, with git, where you are. Push nothing, answer nobody.",
+            "tree as it is, and if so put it right and commit that, with git, where you are: one commit for each comment, so that",
+            "each can be told and taken by itself. Push nothing, answer nobody.",
             "",
             "# What the change is for",
             "",
@@ -190,12 +201,12 @@ def question(items: Sequence[Item], basin: Basin, *, changed: Sequence[str], ans
             "",
             *criteria,
             "",
-            "They are run on your commit, and if one that holds now does not hold then, nothing of it is taken.",
+            "They are run on your commits, in their order, and what is taken ends before the one that loses any that holds now.",
             "",
             "# Which files",
             "",
             "Those that the change touches, and tests:",
-            *(f"- {code(path)}" for path in changed[:MOST_ROWS]),
+            *(f"- {code(path, most=200)}" for path in changed[:MOST_ROWS]),
             "",
             "Not CI, hooks, lockfiles, instructions of agents, or what a criterion runs: those are for a person.",
             "",
@@ -213,11 +224,12 @@ def question(items: Sequence[Item], basin: Basin, *, changed: Sequence[str], ans
             "",
             "Write this file with your file-writing tool, as JSON, and nothing else besides your commits:",
             f"    {answer_path}",
-            '{"comments": [{"id": "inline.12", "outcome": "fixed", "reason": "what was changed, in one sentence"}]}',
+            '{"comments": [{"id": "inline.12", "outcome": "fixed", "commit": "4f1c…", "reason": "what was changed, a sentence"}]}',
             "",
             f"- One entry for each of the {counted(len(items[:MOST_ITEMS]), 'comment')}, by its id.",
-            "- `fixed`: your commit puts it right. `already_there`: the tree has what it asks for; give `path` and a `quote` of",
-            "  the line that shows it. `deferred`: true, and not for this change. `not_done`: it is wrong, or you could not.",
+            "- `fixed`: your commit puts it right, and `commit` is its id, as `git rev-parse HEAD` says it. `already_there`: the",
+            "  tree has what it asks for; give `path` and a `quote` of the line that shows it. `deferred`: true, and not for this",
+            "  change. `not_done`: it is wrong, or you could not.",
         ]
     )
 
@@ -225,7 +237,7 @@ def question(items: Sequence[Item], basin: Basin, *, changed: Sequence[str], ans
 def _quoted(item: Item) -> str:
     said = item.said
     at = f" {clean(said.path)}" + (f":{said.line}" if said.line is not None else "") if said.path else ""
-    body = masked(clean(cut(said.body, MOST_BODY), keep="\n\t"))
+    body = cut(masked(clean(said.body, keep="\n\t")), MOST_BODY)
     text = "\n".join(f"> {each}" for each in body.splitlines())
-    what = "a check that failed" if said.kind == "check" else f"by {clean(said.author, 60)}"
+    what = "a check that failed, in its own words" if said.kind == "check" else f"by {clean(said.author, 60)}"
     return f"{item.key} ({item.severity}, {what}){at}\n{text}"
