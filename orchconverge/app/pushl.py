@@ -47,10 +47,10 @@ PLAIN = Asked()
 
 def pushl(closing: Closing, basin: Basin, run: Run, facts: Sequence[AnyFact], *, asked: Asked = PLAIN) -> StepResult:
     """Push what was judged with a fixed refspec, never forced unless that is asked for; then see to the pull request."""
-    return _Pushl(closing, basin, run, asked).result()
+    return Pushl(closing, basin, run, asked).result()
 
 
-class _Ours(Struct, frozen=True, kw_only=True):
+class Ours(Struct, frozen=True, kw_only=True):
     """What is to be on the remote and in the pull request. ``unjudged`` commits are a person's, on top of what was checked."""
 
     head: Sha
@@ -60,7 +60,7 @@ class _Ours(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class _Pushl:
+class Pushl:
     """One step. Each method ends it by raising `_Over`, or does its part."""
 
     closing: Closing
@@ -69,6 +69,7 @@ class _Pushl:
     asked: Asked
 
     def result(self) -> StepResult:
+        """Push, see to the pull request, and say how far that went."""
         git, target = self.closing.git, self.basin.target
         head = git.resolve(f"refs/heads/{target}")
         try:
@@ -99,16 +100,24 @@ class _Pushl:
                 if git.checkout(Path(settings.checkout)).branch is None:
                     raise _Over("failed", f"HEAD is detached where {target} was: `git switch {target}` goes back to it")
 
-    def _ours(self, head: Sha) -> _Ours:
+    def _ours(self, head: Sha) -> Ours:
         """What is to be pushed: what was judged, and with a message what a person wants to go along."""
         git, basin, base = self.closing.git, self.basin, Sha(self.run.settings.base)
         committed = self._committed() if self.asked.message and not self.asked.dry_run else None
-        if committed is None and (why := moved(git, basin, head)):
+        if committed is None and (why := self.unfit(head)):
             raise _Over("failed", why)
         head = committed or head
         unjudged = len(git.work(basin.tip.head, head).commits) if committed and basin.tip is not None else 0
         changes = git.compare.difference(base, head, patch=False).changes if base != head else ()
-        return _Ours(head=head, work=git.work(base, head), changes=changes, unjudged=unjudged)
+        return Ours(head=head, work=git.work(base, head), changes=changes, unjudged=unjudged)
+
+    def unfit(self, head: Sha) -> str:
+        """Why a head that nobody asked for by a message may not be pushed; empty if it may."""
+        return moved(self.closing.git, self.basin, head)
+
+    def body(self, ours: Ours) -> str:
+        """The description of the pull request, our part of it."""
+        return words.body(self.basin, ours.work, ours.changes, unjudged=ours.unjudged)
 
     def _committed(self) -> Sha | None:
         """The commit of what is uncommitted and was asked for; ``None`` if that is nothing."""
@@ -128,7 +137,7 @@ class _Pushl:
 
         return (not self.asked.include or matches(self.asked.include)) and not matches(self.asked.exclude)
 
-    def _pushed(self, ours: _Ours) -> str:
+    def _pushed(self, ours: Ours) -> str:
         """Push, and say so."""
         git, target, remote = self.closing.git, self.basin.target, self.run.settings.remote
         if remote not in git.remotes():
@@ -150,7 +159,7 @@ class _Pushl:
 
     # --- the pull request --------------------------------------------------------------------------------------------
 
-    def _requested(self, ours: _Ours, pushed: str) -> StepResult:
+    def _requested(self, ours: Ours, pushed: str) -> StepResult:
         """Open the pull request, or bring it up to date."""
         try:
             forge = self.closing.forge(self.basin, self.run)
@@ -182,16 +191,16 @@ class _Pushl:
             return ("done", f"pull request {there.number} was merged") if there.head == head else None
         return "failed", f"pull request {there.number} was closed: reopen it there, then `orchconverge pushl`"
 
-    def _would(self, ours: _Ours, pushed: str, there: PullRequest | None) -> StepResult:
+    def _would(self, ours: Ours, pushed: str, there: PullRequest | None) -> StepResult:
         is_open = there is not None and there.state == "open"
         said = f"pull request {there.number} brought up to date" if there and is_open else "a pull request opened"
         named = ", ".join(words.labels(self.basin, ours.changes))
         url = there.url if there is not None and is_open else None
         return StepResult(status="skipped", detail=f"{pushed}, {said}, labels {named}", url=url, commit=ours.head)
 
-    def _seen_to(self, forge: Forge, ours: _Ours, pushed: str, there: PullRequest | None) -> StepResult:
+    def _seen_to(self, forge: Forge, ours: Ours, pushed: str, there: PullRequest | None) -> StepResult:
         basin = self.basin
-        text = words.body(basin, ours.work, ours.changes, unjudged=ours.unjudged)
+        text = self.body(ours)
         base = self.run.settings.onto or forge.home().default_branch
         draft = not holds(basin, basin.tip.results if basin.tip is not None else None)
         pull = forge.open(basin.target, base=base, title=words.title(basin), body=text, draft=draft)
@@ -216,7 +225,7 @@ class _Pushl:
                 raise
             return False
 
-    def _labelled(self, forge: Forge, pull: PullRequest, ours: _Ours) -> str:
+    def _labelled(self, forge: Forge, pull: PullRequest, ours: Ours) -> str:
         """Labels are worth no failure: a token may be allowed to open a pull request and not to label it."""
         wanted = words.labels(self.basin, ours.changes)
         add, remove = words.relabelled(pull.labels, wanted)
@@ -228,7 +237,7 @@ class _Pushl:
             return f"not labelled: {error.message}"
         return f"labels {', '.join(wanted)}"
 
-    def _looked_after(self, ours: _Ours) -> StepResult:
+    def _looked_after(self, ours: Ours) -> StepResult:
         """What is asked of a pull request that is there, without a push."""
         try:
             forge = self.closing.forge(self.basin, self.run)
@@ -246,13 +255,13 @@ class _Pushl:
         detail = f"pull request {there.number}: {', '.join(said)}"
         return StepResult(status=self._done, detail=detail, url=there.url or None, commit=ours.head)
 
-    def _recorded(self, ours: _Ours) -> str:
+    def _recorded(self, ours: Ours) -> str:
         """Keep the pull request as a record and a bundle; says what there is."""
         name = f"pr/{self.basin.id}.json"
         if self.asked.dry_run:
             return f"the pull request record would be {name}"
         basin, record = self.basin, self.closing.record(self.basin, self.run)
-        text = words.body(basin, ours.work, ours.changes, unjudged=ours.unjudged)
+        text = self.body(ours)
         base = self.run.settings.onto or record.home().default_branch
         draft = not holds(basin, basin.tip.results if basin.tip is not None else None)
         pull = record.open(basin.target, base=base, title=words.title(basin), body=text, draft=draft)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -73,6 +73,8 @@ class Request(Struct, frozen=True, kw_only=True):
     harvest_tries: int = 12
     harvest_minutes: float = 10.0
     thresholds: Thresholds = Thresholds()
+    replaced: Mapping[str, tuple[str, ...]] = {}
+    step_seconds: float = 3000.0
     stages: tuple[Stage, ...] = ()
     parents: tuple[str, ...] = ()
 
@@ -270,6 +272,8 @@ def _settings(
         harvestTries=request.harvest_tries,
         harvestMinutes=request.harvest_minutes,
         thresholds=request.thresholds,
+        replaced=dict(request.replaced),
+        stepSeconds=request.step_seconds,
         base=base,
         onto=onto,
     )

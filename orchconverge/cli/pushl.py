@@ -16,6 +16,10 @@ from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 
 if TYPE_CHECKING:
+    from orchconverge.app.closing import Closing
+    from orchconverge.app.pushl import Asked
+    from orchconverge.core.seen import StepResult
+    from orchconverge.core.state import Basin, Run
     from orchconverge.ports.forge import Forge, PullRequest
 
 ALSO = ("pr", "force")
@@ -55,10 +59,12 @@ def pushl(
 
     What was not checked is not pushed, unless --message commits it. Nothing is ever forced, but by the word `force`: it
     replaces what stands on the remote's branch, if that is still what was seen here last.
+
+    Where no destination was ever written down the branch that is checked out is pushed, and its pull request described by its
+    commits; the default branch never.
     """
-    from orchconverge.app.finalizer import leave_result, step
+    from orchconverge.app.finalizer import leave_result
     from orchconverge.app.pushl import Asked
-    from orchconverge.app.pushl import pushl as act
 
     if (include or exclude) and not message:
         raise Refused("--include and --exclude say what to commit", hint='add --message "…"')
@@ -74,7 +80,7 @@ def pushl(
         detect_outdated=detect_outdated,
         dry_run=dry_run,
     )
-    result = step(bootstrap.closing(bootstrap.here()), "pushl", basin, act=partial(act, asked=asked))
+    result = _pushed(basin, asked)
     if target := os.environ.get("ORCHCONVERGE_STEP_RESULT"):
         leave_result(Path(target), result)
     if as_json:
@@ -84,7 +90,27 @@ def pushl(
     return 1 if result.status == "failed" else 0
 
 
-def _basin(names: list[str]) -> str:
+def _pushed(name: str | None, asked: Asked) -> StepResult:
+    from orchconverge.app.finalizer import step
+    from orchconverge.app.pushl import pushl as act
+
+    closing = bootstrap.closing(bootstrap.here())
+    if name is not None:
+        return step(closing, "pushl", name, act=partial(act, asked=asked))
+    from orchconverge.app.pushl_branch import push_branch
+
+    return push_branch(closing, *_here(closing, asked.message), asked=asked)
+
+
+def _here(closing: Closing, message: str = "") -> tuple[Basin, Run]:
+    """The branch that is checked out, as a destination that nobody wrote down."""
+    from orchconverge.app.pushl_branch import branch_here
+
+    return branch_here(closing, remote=bootstrap.load(bootstrap.here(), {}).config.remote, message=message)
+
+
+def _basin(names: list[str]) -> str | None:
+    """The destination that is meant; ``None`` where there is none at all."""
     if len(names) > 1:
         raise Refused(f"one basin at a time, not {' '.join(names)}", hint="orchconverge pushl --help")
     if names:
@@ -92,24 +118,28 @@ def _basin(names: list[str]) -> str:
     reader = bootstrap.reader(bootstrap.here())
     reader.ledger.catch_up()
     newest = shown_first(reader.ledger.state)
-    if newest is None:
-        raise Refused("no destination in this repository", hint='start one: orchconverge "…"')
-    return newest.id
+    return newest.id if newest is not None else None
 
 
-def _show(name: str) -> int:
-    """Print the pull request of a basin, from its forge or its record."""
+def _show(name: str | None) -> int:
+    """Print the pull request of a basin or of the branch here, from its forge or its record."""
     closing = bootstrap.closing(bootstrap.here())
+    basin, run = _recorded(closing, name) if name is not None else _here(closing)
+    forge = closing.forge(basin, run)
+    pull = forge.find(basin.target)
+    if pull is None:
+        again = "orchconverge pushl" + (f" {name}" if name is not None else "")
+        raise Refused(f"{basin.target} has no pull request in {forge.where}", hint=again)
+    print(_shown(forge, pull))
+    return 0
+
+
+def _recorded(closing: Closing, name: str) -> tuple[Basin, Run]:
     closing.ledger.catch_up()
     basin = closing.ledger.state.basins.get(name)
     if basin is None or basin.run is None:
         raise Refused(f"{name} was never run", hint="orchconverge status shows what there is")
-    forge = closing.forge(basin, basin.run)
-    pull = forge.find(basin.target)
-    if pull is None:
-        raise Refused(f"{basin.target} has no pull request in {forge.where}", hint=f"orchconverge pushl {name}")
-    print(_shown(forge, pull))
-    return 0
+    return basin, basin.run
 
 
 def _shown(forge: Forge, pull: PullRequest) -> str:

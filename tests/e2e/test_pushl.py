@@ -128,3 +128,57 @@ def test_on_a_real_server_there_is_one_pull_request_with_its_labels(lab: Lab) ->
         assert (pull["head"]["ref"], pull["base"]["ref"], pull["html_url"]) == (BRANCH, "main", pushed(lab).url)
         assert {each["name"] for each in pull["labels"]} >= {"type: documentation", "size: small", "priority: normal"}
         assert "### Reproduce" in pull["body"]
+
+
+# --- without a destination -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_without_any_destination_the_branch_here_is_pushed_and_described_by_its_commits(lab: Lab, stub: Stub) -> None:
+    on_forge(lab, stub.url)
+    lab.git("switch", "-q", "-c", "fix/login")
+    for name in ("a", "b"):
+        (lab.repo / f"{name}.py").write_text("x = 1\n")
+        lab.git("add", "-A")
+        lab.git("commit", "-q", "-m", f"fix: {name} @octocat <!-- x")
+    assert "would be pushed to origin, a pull request opened" in lab.run("pushl", "-n", code=0).stdout
+    for _ in range(2):
+        assert lab.run("pushl", code=0).stdout.startswith("pushl: done. fix/login at ")
+    [pull] = stub.pulls
+    assert (pull["title"], pull["head"]["ref"], pull["base"]["ref"]) == ("fix: b @octocat <!-- x", "fix/login", "main")
+    assert lab.git("rev-parse", "fix/login", cwd=lab.remote) == lab.git("rev-parse", "HEAD")
+    assert "Files changed: 2 (+2 -0)" in pull["body"]
+    assert f"- {lab.git('rev-parse', 'HEAD~')[:10]} fix: a @&#8203;octocat &lt;!-- x" in pull["body"]
+    assert "orchconverge checked nothing of it" in pull["body"]
+    assert pull["draft"] is False
+    assert {each["name"] for each in pull["labels"]} == {
+        "type: bug",
+        "size: small",
+        "scope: backend",
+        "priority: normal",
+    }
+    (lab.repo / "c.py").write_text("x = 1\n")
+    lab.run("pushl", "--message", "and c", code=0)
+    assert lab.git("log", "-1", "--format=%s", "fix/login", cwd=lab.remote) == "and c"
+    assert "Files changed: 3" in stub.pulls[0]["body"]
+    assert "fix/login into main" in lab.run("pushl", "--show", code=0).stdout
+    assert lab.kinds() == ()
+
+
+@pytest.mark.slow
+def test_without_a_destination_what_cannot_be_pushed_is_refused_in_one_line(lab: Lab) -> None:
+    assert lab.run("pushl", code=2).stderr.startswith(
+        "orchconverge: main is the default branch, which is never pushed\n"
+    )
+    lab.git("switch", "-q", "--detach")
+    assert "no branch with a commit is checked out here" in lab.run("pushl", code=2).stderr
+    lab.git("switch", "-q", "-c", "topic")
+    assert "topic has no commit that main does not have" in lab.run("pushl", code=2).stderr
+    assert lab.git("branch", "--format=%(refname:short)", cwd=lab.remote) == "main"
+    lab.git("commit", "-q", "--allow-empty", "-m", "one")
+    told = lab.run("pushl", code=0).stdout
+    assert "no forge is known for origin, the pull request record is pr/topic.json, with a bundle beside it" in told
+    assert "topic into main" in lab.run("pushl", "--show", code=0).stdout
+    lab.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "--keep-empty", "main", "--no-ff")
+    assert "a rebase is in progress here\n  end or abort it" in lab.run("pushl", code=2).stderr
+    lab.git("rebase", "--abort")

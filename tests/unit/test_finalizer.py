@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from orchconverge.adapters.forge_local import Local
 from orchconverge.app.closing import REPORTS, Closing
-from orchconverge.app.finalizer import write_report
+from orchconverge.app.finalizer import told, write_report
 from orchconverge.app.pushl import pushl
 from orchconverge.core.state import Basin, Run
 from orchconverge.core.target import Sha
@@ -89,6 +90,19 @@ def test_the_report_takes_no_unjudged_commit_along(tmp_path: Path) -> None:
     assert result.status == "failed"
     assert "committed, not pushed: the target moved" in result.detail
     assert made.there == {}
+
+
+def test_the_report_lists_the_commits_of_the_target_oldest_first(tmp_path: Path) -> None:
+    made = Converged(tmp_path)
+    now = made.store.commit_away(TARGET, {"late": "x"}, "by hand", by="ann")
+    record = told(made.closing, made.basin, facts=(), now=datetime(2026, 11, 29, tzinfo=UTC))
+    assert [one.commit for one in record.commits] == [made.judged, now]
+
+
+def test_a_report_can_be_written_once_the_commit_it_began_on_is_gone(tmp_path: Path) -> None:
+    made = Converged(tmp_path, base="f" * 40)
+    basin = replace(made.basin, run=made.run)
+    assert told(made.closing, basin, facts=(), now=datetime(2026, 11, 29, tzinfo=UTC)).commits == ()
 
 
 def test_a_target_that_was_never_judged_is_not_pushed(tmp_path: Path) -> None:

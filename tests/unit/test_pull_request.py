@@ -9,6 +9,7 @@ from orchconverge.core.overlap import Change
 from orchconverge.core.secrets import masked, masked_in
 from orchconverge.core.seen import Commit, Work
 from orchconverge.core.state import Basin
+from orchconverge.core.target import Criterion
 from orchconverge.core.values import Residue
 from orchconverge.core.views import pull_request as text
 from tests.stories import Story, sha
@@ -102,6 +103,14 @@ def test_the_description_tells_target_evidence_attempts_and_how_to_see_it_again(
         assert words in told, told
     assert "on top of what was checked" not in told
     assert "**2 commits on top of what was checked" in text.body(basin(), work(), (), unjudged=2)
+
+
+def test_of_what_is_asked_after_it_is_written_the_description_says_where_to_look() -> None:
+    asked = tuple(Criterion(name=kind, kind=kind) for kind in ("pr", "ci", "review", "changed"))
+    told = text.body(basin(criteria=asked), work(), ())
+    for kind, where in (("pr", "this one"), ("ci", "see the checks"), ("review", "see the review")):
+        assert f"| {kind} | {where} | {kind} |" in told
+    assert "| changed | not run here |" in told
 
 
 def test_what_a_person_wrote_around_it_stays() -> None:

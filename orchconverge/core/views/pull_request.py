@@ -20,6 +20,8 @@ OUTDATED: Final = 0.2
 """By how much of the number of files a description may be wrong before it is called outdated."""
 MOST_ROWS: Final = 100
 """A description holds 65,536 characters, and a person's own stand there too."""
+_ASKED_LATER: Final = {"pr": "this one", "ci": "see the checks", "review": "see the review"}
+"""Kind of a criterion of the chain -> what a description can say of it, which is written before it is asked."""
 _FILES: Final = re.compile(r"^Files changed: (\d+) ", re.MULTILINE)
 
 WORDS: Final = (
@@ -109,7 +111,8 @@ def body(basin: Basin, work: Work, changes: Sequence[Change], *, unjudged: int =
     rows = []
     for criterion in basin.criteria[:MOST_ROWS]:
         found = results.get(criterion.name)
-        state = "yes" if met(results, criterion.name) else "no" if found is not None else "not run here"
+        unasked = _ASKED_LATER.get(criterion.kind, "not run here")
+        state = "yes" if met(results, criterion.name) else "no" if found is not None else unasked
         evidence = f"exit {found.exit}, {found.digest[:12]}" if found is not None and found.digest else ""
         rows.append((criterion.name, state, code(criterion.command, most=100) or criterion.kind, evidence))
     sections = [
@@ -127,6 +130,13 @@ def body(basin: Basin, work: Work, changes: Sequence[Change], *, unjudged: int =
         sections.insert(2, [f"**{counted(unjudged, 'commit')} on top of what was checked: asked for by a person.**"])
     inside = "\n\n".join("\n".join(lines) for lines in sections if lines)
     return f"{BEGIN}\n\n{inside.replace('<!--', '&lt;!--')}\n\n{END}"  # a file's name must not be able to end our part
+
+
+def body_of_branch(work: Work, changes: Sequence[Change]) -> str:
+    """Markdown between its markers for a branch that was never a destination: what git says of it, and no more."""
+    unchecked = "Described from its commits. orchconverge checked nothing of it: no destination was written down here."
+    inside = "\n".join([*_changed(work, changes), *_more(len(work.commits) - 10), "", unchecked])
+    return f"{BEGIN}\n\n{inside.replace('<!--', '&lt;!--')}\n\n{END}"
 
 
 def _attempts(basin: Basin) -> list[str]:

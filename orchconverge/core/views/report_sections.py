@@ -1,21 +1,29 @@
-"""The parts of a report that tell what happened: attempts, waits, decisions, what was learned, commands."""
+"""The sections of a report that tell what happened: attempts, decisions, what was learned, the review, commands, cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
 
-from orchconverge.core import events as e
-from orchconverge.core.happened import amends
-from orchconverge.core.measures import trend
-from orchconverge.core.seen import Commit
-from orchconverge.core.state import Basin, Past, Phase, State
-from orchconverge.core.views.markdown import Paths, code, link, prose, table
-from orchconverge.core.views.report_charts import Span
-from orchconverge.core.views.text import clean, clock, counted, duration
-from orchconverge.core.views.work import asked, closes, motion, plain, read, sentence
-from orchconverge.core.work_record import ERROR, Told
+from orchconverge.core.report_record import CommandReported, CommentReported, DecisionReported, Report, StepReported
+from orchconverge.core.views.document import (
+    Block,
+    Code,
+    Heading,
+    Items,
+    Line,
+    Link,
+    Paragraph,
+    Quoted,
+    Strong,
+    Table,
+    Word,
+    joined,
+    line,
+)
+from orchconverge.core.views.text import clock, counted, duration, tokens
+from orchconverge.core.work_record import ERROR
 
 ROWS: Final = 200
 """Rows of a table; what is over is counted."""
@@ -23,282 +31,248 @@ REASON: Final = 600
 """Cells of a reason. Reasons are shown as they were written; this only stops a mind from filling the page."""
 RATED: Final = 600.0
 """Seconds of active time from which on a rate an hour says something."""
-_COMMANDS: Final = {"pushl": "`/pushl`", "reviewdeep": "`/reviewdeep`", "copilot": "`/copilot`", "report": "the report"}
 
 
-class Written(NamedTuple):
-    """What the sections share: the basin, its facts if they were read, the reader's time, and the machine's paths."""
-
-    state: State
-    basin: Basin
-    facts: Sequence[e.AnyFact]
-    now: datetime
-    paths: Paths
-
-    def prose(self, text: str, most: int = REASON) -> str:
-        """Text of others as prose."""
-        return prose(self.paths.out_of(clean(text)), most=most)
-
-    def code(self, text: str, most: int = 120) -> str:
-        """Text of others as code."""
-        return code(self.paths.out_of(clean(text)), most=most)
-
-    def when(self, at: datetime | None) -> str:
-        """A time for people."""
-        return "" if at is None else clock(at, self.now)
+def asked_for(told: Report) -> list[Block]:
+    """What was typed, where the target says it in other words."""
+    if told.goal == told.macrostate:
+        return []
+    return [Paragraph(("Asked for: ", Quoted(told.goal, 2000)))]
 
 
 # --- attempts and time -----------------------------------------------------------------------------------------------
 
 
-def rate(basin: Basin) -> list[str]:
+def rate(told: Report) -> list[Block]:
     """How fast it went, as a sentence; nothing is said before an attempt was judged."""
-    scores = trend(basin).scores
-    if not basin.history or len(scores) < 2:
+    if not told.history or len(told.progress) < 2:
         return []
-    gained, hours = scores[-1] - scores[0], basin.active / 3600
-    said = f"{counted(gained, 'criterion', 'criteria')} gained in {counted(len(basin.history), 'attempt')}"
-    speed = f": {gained / hours:.1f} an hour of active time." if basin.active >= RATED else "."
-    return [f"{said} and {duration(basin.active)}{speed}"]
+    gained, hours = told.progress[-1].met - told.progress[0].met, told.active_seconds / 3600
+    said = f"{counted(gained, 'criterion', 'criteria')} gained in {counted(len(told.history), 'attempt')}"
+    speed = f": {gained / hours:.1f} an hour of active time." if told.active_seconds >= RATED else "."
+    return [Paragraph((f"{said} and {duration(told.active_seconds)}{speed}",))]
 
 
-def attempts(written: Written) -> list[str]:
+def attempts(told: Report) -> list[Block]:
     """One row an attempt, oldest first."""
-    rows = []
-    for past in written.basin.history:
-        took = past.active_ended - past.active_started
-        charged = "" if past.charged else ", not charged"
-        rows.append(
-            (
-                str(past.number),
-                written.when(past.started),
-                duration(took),
-                written.prose(past.approach, 80),
-                written.prose(past.engine, 40),
-                f"{past.result}{charged}",
-                f"{past.progress}%",
-                written.prose(past.text or past.summary, 200),
-            )
+    rows: list[tuple[Line, ...]] = [
+        (
+            (str(one.attempt),),
+            line("" if one.started is None else clock(one.started, told.written)),
+            (duration(one.active_seconds),),
+            (Quoted(one.approach, 80),),
+            (Quoted(one.engine, 40),),
+            (f"{one.result}{'' if one.charged else ', not charged'}",),
+            (f"{one.progress}%",),
+            (Quoted(one.text, 200),),
         )
+        for one in told.history
+    ]
     if not rows:
-        return ["No attempt has ended."]
+        return [Paragraph(("No attempt has ended.",))]
     head = ("attempt", "started", "active", "approach", "engine", "result", "met", "what came of it")
-    return ["\n".join(table(head, rows[-ROWS:], right=(0,))), *_left_out(len(rows), "earlier attempt")]
+    return [Table(head, rows[-ROWS:], right=(0,)), *_left_out(len(rows), "earlier attempt")]
 
 
-def converging(written: Written) -> list[str]:
+def commits(told: Report) -> list[Block]:
+    """The commits on the target, oldest first."""
+    if not told.commits:
+        return []
+    lines: list[Line] = []
+    for one in told.commits[-ROWS:]:
+        named = joined([(Code(name),) for name in one.criteria], ", ")
+        lines.append((Code(one.commit[:7]), " ", Quoted(one.subject, 200), *((" (", *named, ")") if named else ())))
+    return [Paragraph((f"{counted(len(told.commits), 'commit')} on the target:",)), Items(lines)]
+
+
+def converging(told: Report) -> list[Block]:
     """The section on attempts after which it did not simply go on, and on what a denial was; nothing if there is none."""
-    told = [(past.number, read(past.convergence, Told)) for past in written.basin.history]
-    lines = []
-    for number, one in told:
-        if not plain(one):
-            how = f" ({asked(one)})" if asked(one) else ""
-            lines.append(f"- Attempt {number}: {written.prose(f'{sentence(one)}{how}')}")
+    lines: list[Line] = [
+        (f"Attempt {one.attempt}: ", Quoted(one.convergence, REASON)) for one in told.history if one.convergence
+    ]
     if not lines:
         return []
     denied = [
-        f"**Denied after attempt {number}** ({code(ERROR)}): {written.prose(motion(one))}. "
-        f"What would have closed it: {written.prose(closes(one))}. It says that the work did not close, not that it cannot."
-        for number, one in told
-        if one.work_convergence_action == "deny_ordinary_continuation"
+        Paragraph(
+            (
+                Strong(f"Denied after attempt {one.attempt}"),
+                " (",
+                Code(ERROR),
+                "): ",
+                Quoted(one.denied, REASON),
+                ". It says that the work did not close, not that it cannot.",
+            )
+        )
+        for one in told.history
+        if one.denied
     ]
-    return [
-        "## Work convergence",
-        "\n".join(lines[-ROWS:]),
-        *_left_out(len(lines), "earlier attempt"),
-        *denied[-ROWS:],
-    ]
+    more = _left_out(len(lines), "earlier attempt")
+    return [Heading(2, ("Work convergence",)), Items(lines[-ROWS:]), *more, *denied[-ROWS:]]
 
 
-def landed(written: Written, commits: Sequence[Commit]) -> list[str]:
-    """The commits on the target, oldest first."""
-    if not commits:
-        return []
-    lines = [
-        f"- {code(one.sha[:7])} {written.prose(one.subject, 200)}"
-        + (f" ({', '.join(map(code, one.criteria))})" if one.criteria else "")
-        for one in commits[-ROWS:]
-    ]
-    return ["\n".join([f"{counted(len(commits), 'commit')} on the target:", "", *lines])]
+# --- decisions, and what is left -------------------------------------------------------------------------------------
 
 
-def spans(written: Written) -> list[Span]:
-    """What ran and what was waited for, as far as its two ends are known."""
-    out = []
-    for past in written.basin.history:
-        if past.started is not None and past.ended is not None:
-            out.append(Span("attempts", f"{past.number} {past.result.replace('_', ' ')}", past.started, past.ended))
-    began: dict[str, tuple[str, datetime]] = {}
-    for fact in written.facts:
-        if fact.at is None:
-            continue
-        if isinstance(fact, e.RunWaiting):
-            began["wait"] = (fact.reason, fact.at)
-        elif isinstance(fact, e.RunWoke | e.RunStopped | e.RunStarted) and "wait" in began:
-            reason, start = began.pop("wait")
-            out.append(Span("waits", f"for {reason}", start, fact.at, waits=True))
-        elif isinstance(fact, e.StepStarted):
-            began[fact.step] = (fact.step, fact.at)
-        elif isinstance(fact, e.StepEnded) and fact.step in began:
-            _, start = began.pop(fact.step)
-            out.append(Span("final steps", fact.step, start, fact.at))
-    return out
-
-
-# --- decisions -------------------------------------------------------------------------------------------------------
-
-
-def decisions(written: Written) -> list[str]:
+def decisions(told: Report) -> list[Block]:
     """Who decided what, and why, as it was written."""
-    told = (_decision(written, fact) for fact in written.facts)
-    rows = [row for row in told if row is not None] if written.facts else _kept(written)
-    if not rows:
-        return ["None was needed."]
+    if not told.decisions:
+        return [Paragraph(("None was needed.",))]
+    rows: list[tuple[Line, ...]] = [
+        (
+            line("" if one.at is None else clock(one.at, told.written)),
+            (Quoted(one.decision),),
+            line(one.branch),
+            (Quoted(one.decided_by, REASON),),
+            _reason(one),
+        )
+        for one in told.decisions
+    ]
     head = ("when", "decision", "branch", "decided by", "reason, as written")
-    return ["\n".join(table(head, rows[-ROWS:])), *_left_out(len(rows), "earlier decision")]
+    return [Table(head, rows[-ROWS:]), *_left_out(len(rows), "earlier decision")]
 
 
-Row = tuple[str, str, str, str, str]
+def _reason(one: DecisionReported) -> Line:
+    parts: list[Line] = [(Quoted(one.reason, REASON),)] if one.reason else []
+    parts += [joined([(Code(path, 120),) for path in one.paths], ", ")] if one.paths else []
+    parts += [("merged as ", Code(one.commit[:7]))] if one.commit is not None and one.decision == "graft" else []
+    return joined(parts, "; ")
 
 
-def _decision(written: Written, fact: e.AnyFact) -> Row | None:
-    when, why = written.when(fact.at), written.prose
-    match fact:
-        case e.BranchGrafted():
-            return when, "graft", fact.branch, why(fact.decidedBy), f"merged as {code(fact.mergeCommit[:7])}"
-        case e.ResidueGrafted():
-            paths = ", ".join(written.code(path) for path in fact.paths[:10])
-            return when, "part taken", fact.branch, why(fact.decidedBy), f"{why(fact.reason)}; {paths}"
-        case e.GraftRefused():
-            told = [fact.why] if fact.why else []
-            told += [f"conflict in {path}" for path in fact.conflicts] + [f"{name} lost" for name in fact.lost]
-            return when, "graft refused", fact.branch, "the gate", why(", ".join(dict.fromkeys(told)))
-        case e.BranchPruned():
-            return when, "prune", fact.branch, why(fact.decidedBy), why(fact.reason)
-        case e.BranchReconciled():
-            return when, f"reconciled to {why(fact.to)}", fact.branch, "recovery", why(fact.observed)
-        case e.BasinAmended():
-            return when, "target amended" if amends(fact) else "taken as it is", "", "person", why(fact.why)
-        case e.BasinKilled():
-            return when, "kill", "", "", why(fact.reason)
-        case e.RunStopRequested():
-            return when, "stop asked for", "", "", ""
-        case _:
-            return None
-
-
-def _kept(written: Written) -> list[Row]:
-    """What the fold kept of decisions: no time, no decider."""
-    rows: list[Row] = []
-    for branch in written.state.branches_of(written.basin.id):
-        if branch.phase is Phase.GRAFTED:
-            merged = f"merged as {code(branch.merge_commit[:7])}" if branch.merge_commit else ""
-            rows.append(("", "graft", branch.id, "", merged))
-        elif branch.phase is Phase.PRUNED:
-            rows.append(("", "prune", branch.id, "", written.prose(branch.failure)))
-        elif branch.refusal:
-            rows.append(("", "graft refused", branch.id, "the gate", written.prose(branch.refusal)))
-    if written.basin.phase == "killed":
-        rows.append(("", "kill", "", "", written.prose(written.basin.note)))
-    return rows
-
-
-# --- what is left ----------------------------------------------------------------------------------------------------
-
-
-def learned(written: Written) -> list[str]:
+def learned(told: Report) -> list[Block]:
     """Residue, what stood in the way, and the open questions."""
-    basin = written.basin
-    residue = []
-    once = list({" ".join(one.text.split()): one for one in reversed(basin.residue)}.values())[::-1]
-    for one in once[:ROWS]:
+    residue: list[Line] = []
+    for one in told.residue[:ROWS]:
         about = [*([one.criterion] if one.criterion else []), *one.paths[:5]]
-        said = f" ({', '.join(written.code(a) for a in about)})" if about else ""
-        residue.append(f"- {written.prose(one.text)}{said}")
-    blocks = ["\n".join(residue) if residue else "No residue was kept."]
-    blocks += _left_out(len(once), "further piece of residue", "further pieces of residue")
-    obstacles = _obstacles(written)
-    blocks += ["**What stood in the way**", "\n".join(obstacles)] if obstacles else []
-    questions = [
-        f"- {written.prose(q.question)} (from {written.prose(q.origin)})"
-        + (f", blocks {written.prose(q.blocks)}" if q.blocks else "")
-        for q in written.state.frontier.values()
-        if q.basin == basin.id
+        named = joined([(Code(each, 120),) for each in about], ", ")
+        residue.append((Quoted(one.text, REASON), *((" (", *named, ")") if named else ())))
+    blocks: list[Block] = [Items(residue) if residue else Paragraph(("No residue was kept.",))]
+    blocks += _left_out(len(told.residue), "further piece of residue", "further pieces of residue")
+    if told.obstacles:
+        stood = Items([(Quoted(each, REASON),) for each in told.obstacles[:ROWS]])
+        blocks += [Paragraph((Strong("What stood in the way"),)), stood]
+    blocks.append(Paragraph((Strong("Open questions"),)))
+    questions: list[Line] = []
+    for q in told.frontier[:ROWS]:
+        blocked: Line = (", blocks ", Quoted(q.blocks, REASON)) if q.blocks else ()
+        questions.append((Quoted(q.question, REASON), " (from ", Quoted(q.origin, REASON), ")", *blocked))
+    return [*blocks, Items(questions) if questions else Paragraph(("None.",))]
+
+
+# --- the pull request ------------------------------------------------------------------------------------------------
+
+
+def requested(told: Report) -> list[Block]:
+    """What the review found, and what became of each comment; nothing if neither said anything that can be listed."""
+    blocks: list[Block] = []
+    for step in told.steps:
+        blocks += _found(step) if step.findings else []
+        blocks += _heard(step) if step.comments else []
+    return [Heading(2, ("Pull request and review",)), *blocks] if blocks else []
+
+
+def _found(step: StepReported) -> list[Block]:
+    rows: list[tuple[Line, ...]] = [
+        (
+            (Quoted(one.severity, 20),),
+            _place(one.path, one.line),
+            (Quoted(one.title, REASON),),
+            ("stands" if one.stands else "gone",),
+        )
+        for one in step.findings[:ROWS]
     ]
-    return [*blocks, "**Open questions**", "\n".join(questions[:ROWS]) if questions else "None."]
-
-
-def _obstacles(written: Written) -> list[str]:
-    lines = [
-        f"- Attempt {past.number}: {'verdict: ' if past.verdict else ''}{written.prose(past.verdict or past.failure, 300)}"
-        for past in written.basin.history
-        if past.verdict or (past.failure and past.result not in ("success", "partial_success"))
+    counts = Counter(one.severity for one in step.findings)
+    said = joined([(f"{number} ", Quoted(name, 20)) for name, number in counts.items()], ", ")
+    return [
+        Paragraph((Strong("Findings of the review"), ": ", *said, ".")),
+        Table(("severity", "where", "finding", "at the end"), rows),
     ]
-    lines += [
-        f"- Waited for {f.reason}: {written.prose(f.text, 300)}" for f in written.facts if isinstance(f, e.RunWaiting)
+
+
+def _heard(step: StepReported) -> list[Block]:
+    rows: list[tuple[Line, ...]] = [
+        (_comment(one), (Quoted(one.author, 60),), (Quoted(one.severity, 20),), *_became(one))
+        for one in step.comments[:ROWS]
     ]
-    return list(dict.fromkeys(lines))[:ROWS]
+    counts = Counter(one.outcome for one in step.comments)
+    said = joined([(f"{number} ", Quoted(name, 20)) for name, number in counts.items()], ", ")
+    brake = step.detail.partition("stopped after ")[2]
+    ended: Line = (". Stopped after ", Quoted(brake, REASON)) if brake else ()
+    head = ("comment", "by", "severity", "outcome", "commit", "why")
+    return [Paragraph((Strong("Comments and checks"), ": ", *said, *ended, ".")), Table(head, rows)]
 
 
-def commands(written: Written) -> list[str]:
-    """The slash commands that ran, how often, how long, and what each changed."""
-    rows = _converge(written)
-    rows += _steps_by_fact(written) if written.facts else _steps_kept(written)
-    if not rows:
-        return ["No command has run."]
-    return table(("command", "runs", "time", "effect"), rows, right=(1,))
+def _comment(one: CommentReported) -> Line:
+    return (Link(one.url, "there"), " ", *_place(one.path, one.line)) if one.url else _place(one.path, one.line)
 
 
-def _converge(written: Written) -> list[Sequence[str]]:
-    basin, whole = written.basin, len(written.basin.counted)
-    scores = trend(basin).scores
-    scores = scores if len(scores) > len(basin.history) else (0, *scores)
-    before = dict(zip((past.number for past in basin.history), scores, strict=False))
-    after = dict(zip((past.number for past in basin.history), scores[1:], strict=True))
-    by_engine: dict[str, list[Past]] = {}
-    for past in basin.history:
-        by_engine.setdefault(past.engine, []).append(past)
-    rows: list[Sequence[str]] = []
-    for engine, those in by_engine.items():
-        took = sum(past.active_ended - past.active_started for past in those)
-        gained = sum(max(0, after[p.number] - before[p.number]) for p in those)
-        effect = f"{counted(gained, 'criterion', 'criteria')} gained, {after[those[-1].number]}/{whole} met after it"
-        rows.append((f"`/converge` with {written.prose(engine, 40)}", str(len(those)), duration(took), effect))
-    return rows
+def _became(one: CommentReported) -> tuple[Line, ...]:
+    commit: Line = (Code(one.commit[:7]),) if one.commit else ()
+    return (Quoted(one.outcome, 20),), commit, (Quoted(one.reason, REASON),)
 
 
-def _steps_by_fact(written: Written) -> list[Sequence[str]]:
-    began: dict[tuple[int, str], datetime | None] = {}
-    ran: dict[str, list[tuple[float, e.StepEnded]]] = {}
-    for fact in written.facts:
-        if isinstance(fact, e.StepStarted):
-            began[fact.round, fact.step] = fact.at
-        elif isinstance(fact, e.StepEnded):
-            start = began.get((fact.round, fact.step))
-            took = (fact.at - start).total_seconds() if fact.at is not None and start is not None else 0.0
-            ran.setdefault(fact.step, []).append((took, fact))
-    rows: list[Sequence[str]] = []
-    for step, those in ran.items():
-        last = those[-1][1]
-        effect = _effect(written, last.status, last.detail, last.url)
-        rows.append((_command(step), str(len(those)), duration(sum(took for took, _ in those)), effect))
-    return rows
+def _place(path: str, number: int) -> Line:
+    return (Code(f"{path}:{number}" if number else path, 120),) if path else ()
 
 
-def _steps_kept(written: Written) -> list[Sequence[str]]:
-    done = written.basin.chain.done
-    return [(_command(s.name), "1", "", _effect(written, s.status, s.detail, s.url)) for s in done]
+# --- commands and cost -----------------------------------------------------------------------------------------------
 
 
-def _command(step: str) -> str:
-    return _COMMANDS.get(step) or code(step)
+def commands(told: Report) -> list[Block]:
+    """What ran, how often, how long, and what each changed; then what a person typed."""
+    if not told.commands:
+        return [Paragraph(("No command has run.",))]
+    theirs = {step.step: step.by for step in told.steps if step.by}
+    rows: list[tuple[Line, ...]] = [
+        (
+            _command(one, theirs.get(one.command.removeprefix("/"), "")),
+            (str(one.runs),),
+            line("" if one.seconds is None else duration(one.seconds)),
+            _effect(one),
+        )
+        for one in told.commands
+    ]
+    return [Table(("command", "runs", "time", "effect"), rows[-ROWS:], right=(1,))]
 
 
-def _effect(written: Written, status: str, detail: str, url: str | None) -> str:
-    said = "" if status == "done" else f"{status}: "
-    at = f" ({link(url, 'there')})" if url is not None else ""
-    return f"{said}{written.prose(detail, 300)}{at}"
+def _command(one: CommandReported, theirs: str) -> Line:
+    said: tuple[Word, ...] = ("the report",) if one.command == "report" else (Code(one.command),)
+    said += (" with ", Quoted(one.engine, 40)) if one.engine is not None else ()
+    return (*said, ", replaced by ", Code(theirs, 120)) if theirs else said
 
 
-def _left_out(count: int, noun: str, plural: str = "") -> Iterable[str]:
-    return [f"{counted(count - ROWS, noun, plural)} not shown: `orchconverge ledger show`."] if count > ROWS else []
+def _effect(one: CommandReported) -> Line:
+    said = "" if one.status in (None, "done") else f"{one.status}: "
+    at = (" (", Link(one.url, "there"), ")") if one.url is not None else ()
+    return line(said, Quoted(one.effect, 300), *at)
+
+
+def usage(told: Report) -> list[Block]:
+    """Tokens and dollars, by engine and by step, with their sum."""
+    if not told.usage:
+        return []
+    rows: list[tuple[Line, ...]] = [
+        (
+            (Quoted(one.of, 40),),
+            (tokens(one.input_tokens),),
+            (tokens(one.output_tokens),),
+            (tokens(one.cache_read_tokens + one.cache_write_tokens),),
+            ("not reported" if one.usd is None else f"${one.usd:.2f}",),
+        )
+        for one in told.usage
+    ]
+    head = ("used by", "input tokens", "output tokens", "cached tokens", "cost")
+    return [Heading(2, ("Usage and cost",)), Table(head, rows, right=(1, 2, 3, 4))]
+
+
+def reproduced(told: Report) -> list[Block]:
+    """What to type to see for oneself."""
+    if not told.reproduce:
+        return []
+    lines: Sequence[Line] = [(Code(step, 500),) for step in told.reproduce[:ROWS]]
+    return [Heading(2, ("How to reproduce",)), Items(lines, numbered=True)]
+
+
+def _left_out(count: int, noun: str, plural: str = "") -> list[Block]:
+    if count <= ROWS:
+        return []
+    return [Paragraph((f"{counted(count - ROWS, noun, plural)} not shown: ", Code("orchconverge ledger show"), "."))]
