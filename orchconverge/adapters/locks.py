@@ -3,10 +3,12 @@
 Locks are taken in this order and given back in the opposite one; nobody takes one that stands above one he holds:
 
 1. ``lease/<basin>``: the basin's controller, for life. The kernel gives it back when the process is gone; no pid is read.
-2. ``graft/<target>``: from the gate to the ref update and its fact.
-3. ``spawn``: around adding a worktree and the check of ``max_minds``, memory, disk and budget, of all basins.
-4. ``ledger``: one append (`orchconverge.adapters.ledger`).
-5. ``export``: one rewrite of `convergence_state.json`, after ``ledger`` was given back (`orchconverge.adapters.export`).
+2. ``copilot/<target>``: one step `copilot`, so that two of them do not answer the same comment.
+3. ``graft/<target>``: from the gate to the ref update and its fact.
+4. ``spawn``: around adding a worktree and the check of ``max_minds``, memory, disk and budget, of all basins.
+5. ``ledger``: one append (`orchconverge.adapters.ledger`).
+6. ``export``: one rewrite of `convergence_state.json`, after ``ledger`` was given back (`orchconverge.adapters.export`).
+7. ``notified``: one look at who was told of what, after the others of one append (`orchconverge.adapters.notify`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Final
 
 _SHAPES: Final = re.compile(
     r"gh[oprsu]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|\bsk-[\w-]{20,}|\bxox[abeoprs]-[\w-]{10,}"
-    r"|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"
+    r"|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\beyJ[\w-]{10,2000}\.[\w-]{10,}\.[\w-]{10,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
     re.DOTALL,

@@ -100,6 +100,13 @@ def test_a_file_that_became_a_link_is_shown_twice_and_counted_once() -> None:
     assert ground(changes, patch) == {"x": frozenset({1}), "y": frozenset({1})}
 
 
+def test_a_summary_is_one_that_a_forge_takes_however_much_has_no_line() -> None:
+    placed = Placed(finding=finding(text="@<`*" * 500), track="tests", last=5, touched=False, score=90)
+    text = words.summary("MIXED", [placed] * 60, head=Sha("a" * 40), dropped={}, failed={}, unplaced=[placed] * 60)
+    assert len(text) < 65536
+    assert text.count("score 90") + int(text.partition("And ")[2].partition(" more.")[0]) == 60
+
+
 @pytest.mark.parametrize(
     ("quote", "found"),
     [

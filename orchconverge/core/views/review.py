@@ -12,6 +12,8 @@ from orchconverge.core.target import Sha
 from orchconverge.core.views.markdown import code, prose
 from orchconverge.core.views.text import clean
 
+MOST_UNPLACED: Final = 48 << 10
+"""Characters of findings in a summary: GitHub takes a review of 65536."""
 MEANS: Final[Mapping[Verdict, str]] = {
     "PASS": "nothing that stands in the way",
     "MIXED": "to be put right, and nothing critical",
@@ -76,8 +78,14 @@ def summary(
     lines = [f"**{verdict}**: {MEANS[verdict]}", "", f"Reviewed: {head[:12]}. {figures(kept)}."]
     lines += [f"{left_out(dropped)}."] if dropped else []
     lines += [f"No review of {track}: {_words(why, MOST_TITLE)}" for track, why in failed.items()]
-    for one in unplaced:
-        lines += ["", f"{code(f'{one.finding.path}:{one.finding.line}', most=300)}", "", remark(one)]
+    room = MOST_UNPLACED
+    for number, one in enumerate(unplaced):
+        told = ["", f"{code(f'{one.finding.path}:{one.finding.line}', most=300)}", "", remark(one)]
+        room -= sum(map(len, told))
+        if room < 0:
+            lines += ["", f"And {len(unplaced) - number} more."]
+            break
+        lines += told
     lines += ["", "Findings are from agents, scored by another one, and not checked by a person."]
     return "\n".join(lines)
 
