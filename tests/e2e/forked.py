@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from orchconverge import bootstrap, cli
@@ -25,11 +26,22 @@ class Death(NamedTuple):
     number: int
 
 
-def run(lab: Lab, *args: str, death: Death | None = None, seconds: float = 60.0) -> int:
-    """Run the command line to its end; its exit code, or the negative number of the signal that ended it."""
+def run(
+    lab: Lab,
+    *args: str,
+    death: Death | None = None,
+    seconds: float = 60.0,
+    inside: Callable[[], object] = lambda: None,
+    begun: Callable[[int], object] = lambda pid: None,
+) -> int:
+    """Run the command line to its end; its exit code, or the negative number of the signal that ended it.
+
+    ``inside`` is called in the child before that, ``begun`` with its pid; it leads a process group.
+    """
     pid = os.fork()
     if pid == 0:
-        _child(lab, args, death)
+        _child(lab, args, death, inside)
+    begun(pid)
     handle = os.pidfd_open(pid)
     try:
         if not select.select([handle], [], [], seconds)[0]:
@@ -41,7 +53,7 @@ def run(lab: Lab, *args: str, death: Death | None = None, seconds: float = 60.0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _child(lab: Lab, args: tuple[str, ...], death: Death | None) -> None:
+def _child(lab: Lab, args: tuple[str, ...], death: Death | None, inside: Callable[[], object]) -> None:
     code: Any = 99
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the time-out of the test is its parent's
@@ -55,6 +67,7 @@ def _child(lab: Lab, args: tuple[str, ...], death: Death | None) -> None:
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         if death is not None:
             vars(bootstrap)["FileLedger"] = mortal(death)
+        inside()
         cli.main(args)
     except SystemExit as left:
         code = left.code
