@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import click
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from orchconverge import bootstrap
+from orchconverge.app.ground import grounds, merged
 from orchconverge.cli.look import chosen_of
 from orchconverge.core.matrix import Contrast, contrast, waiting
 from orchconverge.core.matrix import matrix as compared
@@ -180,21 +180,13 @@ def overlap(basin: str | None, also_settled: bool, as_json: bool, in_ascii: bool
     return 0
 
 
-def _seen(git: Git, branches: Sequence[Branch]) -> tuple[list[Ground], dict[tuple[str, str], Merge]]:
+def _seen(git: Git, branches: Sequence[Branch]) -> tuple[Sequence[Ground], dict[tuple[str, str], Merge]]:
     """What these claim, and how each two of them merge. A branch whose commits are gone is left out, and said."""
-    heads = git.compare.commits({b.id: b.head for b in branches}) if branches else {}
+    heads, found = grounds(git, branches)
     for branch in branches:
         if branch.id not in heads:
             print(f"orchconverge: the commits of {branch.id} are not here: it is left out", file=sys.stderr)
-    there = [b for b in branches if heads.get(b.id, b.base) != b.base]
-    claims = git.compare.claims([(b.base, heads[b.id]) for b in there])
-    grounds = [
-        Ground(branch=b.id, base=b.base, head=heads[b.id], claims=claimed)
-        for b, claimed in zip(there, claims, strict=True)
-    ]
-    pairs = list(combinations([ground.branch for ground in grounds], 2))
-    merges = git.compare.merge_pairs([(heads[one], heads[other]) for one, other in pairs])
-    return grounds, dict(zip(pairs, merges, strict=True))
+    return found, merged(git, found)
 
 
 @click.command()

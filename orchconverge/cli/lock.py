@@ -13,11 +13,11 @@ import click
 import msgspec
 
 from orchconverge import bootstrap
+from orchconverge.app.ground import grounds
 from orchconverge.cli.graft import confirmed, follows, grafted
 from orchconverge.cli.records import opened, person, said
 from orchconverge.core.admit import ready
 from orchconverge.core.card import Card, Looked, card, flags_of, waiting
-from orchconverge.core.overlap import Ground
 from orchconverge.core.state import Basin, Branch, Proposal, State
 from orchconverge.core.views import card as view
 from orchconverge.core.views import compare
@@ -53,8 +53,9 @@ def lock(
 ) -> int:
     """Decide on the candidate that has waited longest: what it meets, changes, risks, and what is given up by taking it.
 
-    On a terminal keys decide: a accept the proposal, 1-9 turn a part of it, g graft this one alone, p prune, s skip,
-    d diff, v evidence, q leave. Elsewhere the card is printed, and the exit code is 5 if something waits.
+    On a terminal keys decide, each with Enter: a accept the proposal, 1-9 turn a part of it, g graft this one alone,
+    p prune, s skip, d diff, v evidence, q leave. Elsewhere the card is printed, and the exit code is 5 if something
+    waits.
 
     --json: basin, waiting [branch], card (null if nothing waits) of {basin, branch, approach, title, macrostate, summary,
     target, tip, target_head, position, waiting, since, whole, before, met, after, gains, losses, more_is_met_by, refused,
@@ -227,7 +228,7 @@ class Desk:
             if trouble:
                 print(trouble, file=sys.stderr)
             again, trouble = True, ""
-            answer: str = click.prompt("", prompt_suffix="> ", default="", show_default=False)
+            answer: str = click.prompt("", prompt_suffix="key, then Enter> ", default="", show_default=False)
             key = answer.strip().lower()
             if key == "q":
                 return 0
@@ -260,7 +261,9 @@ class Desk:
             self._diff(branch)
             return False
         elif key == "v":
-            print(view.evidence(self.card(), branch.evidence, self.reader.places.state / "evidence", self.look))
+            print(
+                view.evidence(self.card().criteria, branch.evidence, self.reader.places.state / "evidence", self.look)
+            )
             return False
         else:
             print("a accept, 1-9 turn a part, g graft alone, p prune, s skip, d diff, v evidence, q leave")
@@ -354,19 +357,13 @@ def _chosen(state: State, name: str | None) -> str | None:
 def looked(git: Git, state: State, basin: Basin, branch: Branch) -> Looked:
     """What git says of a candidate and of those that wait beside it. Commits that are gone are left out."""
     queued = waiting(state, basin)
-    heads = git.compare.commits({one.id: one.head for one in queued})
-    there = [one for one in queued if heads.get(one.id, one.base) != one.base]
-    claims = git.compare.claims([(one.base, heads[one.id]) for one in there])
-    grounds = tuple(
-        Ground(branch=one.id, base=one.base, head=heads[one.id], claims=claimed)
-        for one, claimed in zip(there, claims, strict=True)
-    )
+    heads, found = grounds(git, queued)
     head = heads.get(branch.id)
-    others = [one.id for one in there if one.id != branch.id][:COMPARED] if head is not None else []
+    others = [one.branch for one in found if one.branch != branch.id][:COMPARED] if head is not None else []
     merges = git.compare.merge_pairs([(heads[branch.id], heads[name]) for name in others])
     return Looked(
         target=git.resolve(f"refs/heads/{basin.target}"),
         difference=git.compare.difference(branch.base, head, patch=True) if head is not None else None,
-        grounds=grounds,
+        grounds=found,
         merges={(branch.id, name): merge for name, merge in zip(others, merges, strict=True)},
     )

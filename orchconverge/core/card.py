@@ -201,7 +201,7 @@ def card(state: State, basin_id: str, branch_id: str, looked: Looked) -> Card:
         losses=column.losses,
         more_is_met_by=better[0] if better else None,
         refused=clean(branch.refusal, CELLS) if refused_here else "",
-        criteria=_clauses(basin, branch, compared, column),
+        criteria=clauses(basin, branch, compared, column),
         changes=counts(found) if found is not None else None,
         files=len(found.changes) if found is not None else 0,
         only=_only(branch, queued, looked),
@@ -219,8 +219,8 @@ def _count(column: Column, names: Sequence[str]) -> int:
     return len(set(column.met).intersection(names))
 
 
-def _clauses(basin: Basin, branch: Branch, compared: Matrix, column: Column) -> tuple[Clause, ...]:
-    """Lost first, then unmet, then gained, then what is as it was; of each the most stubborn on top."""
+def clauses(basin: Basin, branch: Branch, compared: Matrix, column: Column) -> tuple[Clause, ...]:
+    """The criteria of the candidate with this column: lost first, then unmet, gained, as it was; the most stubborn on top."""
     asked = {c.name: c for c in basin.criteria}
     evidence = {x.criterion: x for x in branch.evidence}
     rows = sorted(zip(compared.rows, column.cells, strict=True), key=lambda pair: _ORDER[pair[1]])

@@ -46,9 +46,9 @@ def amends(fact: e.BasinAmended) -> bool:
 
 
 def _held(evidence: tuple[Evidence, ...]) -> str:
-    met = sum(x.met == "yes" for x in evidence)
-    unmet = [x.criterion for x in evidence if x.met != "yes"]
-    return f"{met} of {len(evidence)} met" + (f", {', '.join(unmet[:3])} not met" if unmet else "")
+    answers = {x.criterion: x.met for x in evidence}  # at a start some are asked twice, here and in a fresh tree
+    unmet = [name for name, met in answers.items() if met != "yes"]
+    return f"{len(answers) - len(unmet)} of {len(answers)} met" + (f", {', '.join(unmet[:3])} not met" if unmet else "")
 
 
 def _refused(fact: e.GraftRefused) -> str:

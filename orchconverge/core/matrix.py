@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -84,14 +85,17 @@ def waiting(state: State, basin: str) -> tuple[Branch, ...]:
     return tuple(b for b in state.branches_of(basin) if b.waits)
 
 
-def matrix(state: State, basin_id: str) -> Matrix:
-    """The waiting candidates of a basin against what was last seen of its target. Raises `KeyError` for no such basin."""
+def matrix(state: State, basin_id: str, *, sizes: Mapping[str, int] | None = None) -> Matrix:
+    """The waiting candidates of a basin against what was last seen of its target. Raises `KeyError` for no such basin.
+
+    ``sizes``: how many lines a branch changes, as far as that is known. Of equal candidates the smaller stands for the rest.
+    """
     basin = state.basins[basin_id]
     tip = basin.tip.results if basin.tip is not None else {}
     criteria = [c for c in basin.criteria if c.in_loop]
     missed = {c.name: _missed(state.branches_of(basin_id), c.name) for c in criteria}
     criteria.sort(key=lambda c: (met(tip, c.name), -len(missed[c.name])))
-    ordered = _greedy([_merit(basin, branch, criteria) for branch in waiting(state, basin_id)])
+    ordered = _greedy([_merit(basin, branch, criteria) for branch in waiting(state, basin_id)], sizes or {})
     meeting = {c.name: [m for m in ordered if c.name in m.met] for c in criteria}
     columns, covered = [], set[str]()
     for place, merit in enumerate(ordered):
@@ -150,13 +154,19 @@ def began(basin: Basin, base: Sha) -> Mapping[str, bool]:
     return next((past.criteria for past in reversed(basin.history) if past.head == base), {})
 
 
-def _greedy(merits: Sequence[_Merit]) -> list[_Merit]:
-    """By what each adds to those before it; then fewer losses, more gains, more met, older."""
+def _greedy(merits: Sequence[_Merit], sizes: Mapping[str, int]) -> list[_Merit]:
+    """By what each adds to those before it; then fewer losses, more gains, more met, a smaller change, older."""
     left, ordered, covered = list(merits), [], set[str]()
     while left:
         best = max(
             left,
-            key=lambda m: (len(set(m.gains) - covered), -len(m.losses), len(m.gains), len(m.met)),
+            key=lambda m: (
+                len(set(m.gains) - covered),
+                -len(m.losses),
+                len(m.gains),
+                len(m.met),
+                -sizes.get(m.branch.id, sys.maxsize),
+            ),
         )
         left.remove(best)
         ordered.append(best)

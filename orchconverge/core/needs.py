@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from orchconverge.core.judge import gained, lost, unsettled
+from orchconverge.core.judge import gained, holds, lost, unsettled
 from orchconverge.core.matrix import began
 from orchconverge.core.measures import Shown, active_seconds, limits, met_of, results
-from orchconverge.core.standing import queue, unaccepted, unanswered
+from orchconverge.core.standing import decided, queue, unaccepted, unanswered
 from orchconverge.core.state import Basin, Branch, Run, State
 from orchconverge.core.values import all_tokens
 from orchconverge.core.views.text import clean, counted, duration, tokens
@@ -138,6 +138,8 @@ def _stopped(state: State, basin: Basin, run: Run) -> list[Need]:
         kind, sentence, command = "verdict", f"{name} is stalled: {said}", go_on(basin)
     elif run.stopped == "unsatisfied":
         kind, sentence, command = "verdict", f"{name} is not satisfied: {said}", go_on(basin)
+    elif decided(state, basin):
+        kind, sentence, command = "verdict", _decided(basin), f"orchconverge resume {basin.id}"
     elif run.stopped == "waiting" and unaccepted(basin) and not queue(state, basin):
         kind, sentence, command = "verdict", f"Take or mend {name}: {said}", f"orchconverge resume {basin.id}"
     elif run.stopped == "waiting" and unanswered(basin) and not queue(state, basin):
@@ -150,6 +152,12 @@ def _stopped(state: State, basin: Basin, run: Run) -> list[Need]:
     else:  # stopped because it was asked to, or left with candidates at the lock, which its queue tells
         return []
     return [_need(kind, sentence, command, basin=basin, since=since)]
+
+
+def _decided(basin: Basin) -> str:
+    if basin.tip is not None and holds(basin, basin.tip.results):
+        return f"Finish {_short(basin)}: every criterion is met"
+    return f"Go on with {_short(basin)}: {met_of(basin)}/{len(basin.counted)} met, the lock is empty"
 
 
 def _look(basin: Basin) -> str:
@@ -166,7 +174,7 @@ def go_on(basin: Basin) -> str:
 def _limit(basin: Basin) -> tuple[str, str]:
     """The sentence of a limit that was reached, and the command: where a flag raises it, that goes on with twice as much."""
     most, name, resume = limits(basin), _short(basin), f"orchconverge resume {basin.id}"
-    met = f"{met_of(basin)}/{len(basin.required)} met"
+    met = f"{met_of(basin)}/{len(basin.counted)} met"
     if basin.run is not None and not basin.run.settings.loop and not basin.run.settings.retries:
         return f"The wave of {name} is over, {met}", f"orchconverge open {basin.id} --minds 3"
     if most.attempts is not None and basin.charged >= most.attempts:
@@ -185,7 +193,7 @@ def _limit(basin: Basin) -> tuple[str, str]:
 
 
 def _lock(basin: Basin, branch: Branch) -> Need:
-    whole = len(basin.required)
+    whole = len(basin.counted)
     before = met_of(basin)
     gains, losses = at_lock(basin, branch)
     if whole and before + gains - losses != before:

@@ -52,6 +52,7 @@ from orchconverge.core.standing import (
     FOR_A_PERSON,
     GROUPS,
     PHASES,
+    decided,
     exit_code,
     group,
     phase,
@@ -63,7 +64,7 @@ from orchconverge.core.state import Basin, Branch, Past, Phase, State
 from orchconverge.core.strategy import following, place
 from orchconverge.core.target import Criterion
 from orchconverge.core.values import all_tokens
-from orchconverge.core.views.text import clean, duration
+from orchconverge.core.views.text import clean, counted, duration
 from orchconverge.core.views.work import read
 from orchconverge.core.waits import At, Wait, next_attempt, waits_for
 from orchconverge.core.work_record import ERROR, Record, Told
@@ -146,7 +147,8 @@ def _basin(
     queued = queue(state, basin)
     if command is None and word == "AT LOCK" and queued:
         command = lock_command(basin)  # its candidate is not the head of the queue
-    if word in ("STALLED", "VERDICT") and run is not None and not run.open and not unaccepted(basin):
+    plain = unaccepted(basin) or decided(state, basin)
+    if word in ("STALLED", "VERDICT") and run is not None and not run.open and not plain:
         command = go_on(basin)
     attempts = f"{basin.charged}/{most.attempts}" if most.attempts is not None else str(basin.charged)
     hours = f" / {duration(most.hours * 3600)}" if most.hours is not None else ""
@@ -161,7 +163,7 @@ def _basin(
         status=f"{word} (attempt {attempts})",
         elapsed=f"{duration(active)}{hours}",
         progress=f"{100 * met // required if required else 0}% success criteria met",
-        last_result=_last_result(basin),
+        last_result=_last_result(state, basin),
         tmux_session=_tmux_line(basin, tmux, probes),
         next_attempt=next_attempt(basin, at, wait, phase=word, command=command),
         criteria=tuple(_criterion(state, basin, c) for c in basin.criteria) if details else (),
@@ -222,13 +224,17 @@ def _decision(basin: Basin) -> str | None:
     return basin.history[-1].decision if basin.history else None
 
 
-def _last_result(basin: Basin) -> str:
+def _last_result(state: State, basin: Basin) -> str:
     run = basin.run
     if not basin.history:
         told = run is not None and run.stopped in ("refused", "error")
         return f"{run.stopped} ({clean(run.stop_text)})" if run is not None and told else "none yet"
     last = basin.history[-1]
-    return f"{last.result} ({clean(last.text)})" if last.text.strip() else last.result
+    text = clean(last.text)
+    grafts = sum(b.phase is Phase.GRAFTED for b in state.branches_of(basin.id) if b.attempt == last.number)
+    if grafts and last.decision == "WAITING":
+        text += f"{'; ' if text else ''}{counted(grafts, 'graft')} at the lock since"
+    return f"{last.result} ({text})" if text else last.result
 
 
 def _tmux(state: State, basin: Basin) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from orchconverge.core.judge import holds, objections
-from orchconverge.core.state import Basin, Branch, State
+from orchconverge.core.state import Basin, Branch, Phase, State
 from orchconverge.core.values import StopReason
 from orchconverge.errors import LIMIT, STALLED, USAGE, WAITING
 
@@ -85,6 +85,15 @@ def _closed(state: State, basin: Basin, stopped: StopReason | None) -> str:
 def unanswered(basin: Basin) -> bool:
     """Whether the last attempt ended in a question to a person, not in candidates at the lock."""
     return bool(basin.history) and basin.history[-1].decision in ("BLOCKED", "WAITING")
+
+
+def decided(state: State, basin: Basin) -> bool:
+    """Whether the run left candidates at the lock and each of them is decided on since: `resume` goes on from there."""
+    last = basin.history[-1] if basin.history else None
+    if last is None or last.decision != "WAITING" or basin.phase != "open" or basin.run is None or basin.queue:
+        return False
+    those = (b for b in state.branches_of(basin.id) if b.attempt == last.number)
+    return basin.run.stopped == "waiting" and any(b.phase in (Phase.GRAFTED, Phase.PRUNED) for b in those)
 
 
 def unaccepted(basin: Basin) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from orchconverge.core.measures import met_of, results
-from orchconverge.core.standing import queue, refused_at_start
+from orchconverge.core.standing import decided, queue, refused_at_start
 from orchconverge.core.state import UNSETTLED, Attempt, Basin, Branch, Phase, Run, State
 from orchconverge.core.strategy import due
 from orchconverge.core.views.text import age, clean, clock, counted, duration
@@ -66,6 +66,8 @@ def waits_for(state: State, basin: Basin, at: At, *, phase: str) -> Wait:
         return Wait("controller", silence(at))
     if phase == "AT LOCK":
         return Wait("you", _at_lock(state, basin))
+    if decided(state, basin):
+        return Wait("you", f"you: orchconverge resume {basin.id}")
     if phase in ("STALLED", "VERDICT"):
         said = asked(basin)
         again = run.waiting.until if run.waiting is not None else None
@@ -150,7 +152,7 @@ def _between(basin: Basin, run: Run, at: At) -> Wait:
         starts = at.now + timedelta(seconds=left)
         what = f"the interval, attempt {number} starts at {clock(starts, at.now, seconds=True)}"
         return Wait("interval", what, starts, f"attempt {number} of {basin.id} starts")
-    return Wait("decision", "what comes next is being decided")
+    return Wait("decision", "the next step of its controller")
 
 
 def _spent(basin: Basin, run: Run, active: float) -> bool:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from tests.e2e.lab import COMMAND, Lab, kill
@@ -29,7 +29,13 @@ class Terminal:
     """One command on a terminal of 120 x 40. Use as a context: what still runs at its end is killed."""
 
     def __init__(
-        self, lab: Lab, *args: str, columns: int = 120, lines: int = 40, env: Mapping[str, str] | None = None
+        self,
+        lab: Lab,
+        *args: str,
+        columns: int = 120,
+        lines: int = 40,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = COMMAND,
     ) -> None:
         self.lab = lab
         self.ours, theirs = pty.openpty()
@@ -37,7 +43,7 @@ class Terminal:
         self.raw = b""
         self.seen = 0
         """So far `until` has read."""
-        command = [sys.executable, "-c", CONTROLS, *COMMAND, *args]
+        command = [sys.executable, "-c", CONTROLS, *program, *args]
         self.process = subprocess.Popen(
             command,
             stdin=theirs,

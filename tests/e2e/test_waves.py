@@ -212,7 +212,7 @@ found["refs"] = before == refs()
 out.write_text(json.dumps(found))
 """
 LOOKING = frozenset(
-    "status wait logs report diff overlap matrix ledger engines doctor sessions trace watch timeline graph".split()  # noqa: SIM905
+    "status wait logs report diff overlap matrix ledger engines doctor sessions trace watch timeline graph completion".split()  # noqa: SIM905
 )
 """Commands that only show something. One that is to be among them has to be thought about here."""
 ARGUMENTS = {
@@ -221,6 +221,7 @@ ARGUMENTS = {
     "ledger": "ledger show",
     "wait": "wait --timeout 0",
     "watch": "watch --once",
+    "completion": "completion fish",
 }
 WITH_NAMES = ("prune", "graft", "retry", "diff")
 

@@ -318,7 +318,7 @@ def test_evidence_shows_the_output_and_where_it_lies(tmp_path) -> None:
     story = wave()
     branch = story.state.branches["mfa.2"]
     found = [replace(x, log="abc.log") for x in branch.evidence]
-    text = view.evidence(head(story), found, tmp_path, Look())
+    text = view.evidence(head(story).criteria, found, tmp_path, Look())
     assert "□ malformed  pytest -q tests/mfa -k malformed\n  exit 1, 22s, on tree " in text
     assert "  | F.\n  | 2 failed\n" in text
     assert f"  {tmp_path}/abc.log" in text

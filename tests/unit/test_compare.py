@@ -458,6 +458,20 @@ def test_rows_begin_with_what_is_not_met_and_most_branches_missed() -> None:
     assert [row.tip for row in rows] == ["unmet"] * 4 + ["met"]
 
 
+def test_of_equal_candidates_the_one_that_changes_least_stands_for_the_rest() -> None:
+    told = story([], ["c1", "c2"], ["c1", "c2"], ["c1", "c2"], ["c3"])
+    covered = {name: column.dominated_by for name, column in columns(matrix(told.state, "a")).items()}
+    assert covered == {"a.1": None, "a.2": "a.1", "a.3": "a.1", "a.4": None}, "the oldest, while nothing is known"
+    measured = columns(matrix(told.state, "a", sizes={"a.1": 90, "a.2": 7, "a.4": 1}))
+    assert {name: column.dominated_by for name, column in measured.items()} == {
+        "a.2": None,
+        "a.1": "a.2",
+        "a.3": "a.2",
+        "a.4": None,
+    }
+    assert [*measured] == ["a.2", "a.4", "a.1", "a.3"], "what is gained goes before what is small"
+
+
 def test_branches_that_are_settled_count_as_missed_and_are_no_columns() -> None:
     told = story([], ["c1"], ["c2"], ["c1", "c2"])
     told.tell(e.BranchPruned(basin="a", branch="a.1", reason="smaller one waits", decidedBy="person"))

@@ -18,6 +18,7 @@ from orchconverge.core.needs import ORDER
 from orchconverge.core.projection import PHASES, Damage, Probes, Projection, exit_code, export, project
 from orchconverge.core.reducer import CASES, Fold
 from orchconverge.core.standing import unaccepted
+from orchconverge.core.target import Criterion
 from orchconverge.core.views.status import line, verbose
 from orchconverge.core.views.text import cells
 from tests import stories, tellings
@@ -237,6 +238,42 @@ def test_a_flagged_success_is_taken_or_mended() -> None:
     assert unaccepted(story.basin())
     story.tell(e.BasinAmended(basin="auth", why="accepted: flagged CI"), writer="cli")
     assert not unaccepted(story.basin())
+
+
+@pytest.mark.parametrize(
+    ("met", "sentence"),
+    [
+        ([c.name for c in stories.AUTH], "Finish auth: every criterion is met"),
+        (MET, f"Go on with auth: {len(MET)}/8 met, the lock is empty"),
+    ],
+)
+def test_once_all_at_the_lock_is_decided_the_way_on_is_told(met: list[str], sentence: str) -> None:
+    story = tellings.at_lock().graft("auth.1", met=met)
+    assert shown(story).needs_you[0].command == "orchconverge lock auth"
+    story.tell(e.BranchPruned(basin="auth", branch="auth.2", reason="covered", decidedBy="ann"), writer="cli")
+    told = shown(story)
+    assert (told.needs_you[0].sentence, told.needs_you[0].command) == (sentence, "orchconverge resume auth")
+    assert told.basins[0].next_attempt == "after you: orchconverge resume auth"
+    assert told.basins[0].waits_for.what == "you: orchconverge resume auth"
+    assert told.basins[0].last_result == "no_progress (missing login, logout, expiry; 1 graft at the lock since)"
+    assert exit_code(story.state, "auth") == 5
+
+
+def test_conditions_are_in_no_count_of_what_a_decision_brings() -> None:
+    changed = Criterion(name="changed", kind="changed")
+    story = Story().declare(criteria=(*stories.AUTH, changed), lock="person").start(lock="person").check(met=MET[:2])
+    story.begin().ended("auth.1").candidate("auth.1", met=(*MET, "changed"))
+    story.judge(met=MET[:2], result="no_progress", text="missing login", decision="WAITING")
+    told = shown(story.stop("waiting", "1 candidate waits at the lock")).needs_you[0].sentence
+    assert told == f"Decide auth.1 at the lock: 2 of 8 becomes {len(MET)} of 8"
+
+
+def test_what_was_asked_twice_of_the_target_is_told_once() -> None:
+    twice = [
+        replace(x, place=place) for place in ("here", "fresh") for x in Story().declare().answers("auth", MET, "t")
+    ]
+    fact = e.BasinChecked(basin="auth", head="0" * 40, tree="0" * 40, results=tuple(twice))
+    assert happened(fact).detail.startswith(f"{len(MET)} of 8 met, ")
 
 
 def test_what_was_refused_at_its_start_is_not_shown_first() -> None:

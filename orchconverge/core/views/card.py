@@ -194,7 +194,7 @@ def _unchanged(clause: Clause) -> bool:
 def _clause(clause: Clause, look: Look, wide: int) -> str:
     name = cut(clause.criterion, wide, look)
     end = f"exit {clause.exit}" if clause.exit is not None else "no exit" if clause.this != "unknown" else "not run"
-    pieces: list[Piece] = ["  ", _sign(clause.tip, look), " ", _sign(clause.this, look), "  "]
+    pieces: list[Piece] = ["  ", sign(clause.tip, look), " ", sign(clause.this, look), "  "]
     pieces += [(name, BOLD), " " * (wide - cells(name)), f"  {end:<8}"]
     if look.width >= WIDE:
         took = duration(clause.seconds) if clause.seconds is not None else ""
@@ -205,9 +205,10 @@ def _clause(clause: Clause, look: Look, wide: int) -> str:
     return drawn(pieces, look)
 
 
-def _sign(cell: str, look: Look) -> Piece:
-    sign = SIGNS[cell][1 if look.ascii else 0]  # type: ignore[index]
-    return (sign, _COLOURS[cell]) if cell in _COLOURS else sign
+def sign(cell: str, look: Look) -> Piece:
+    """How a cell of `matrix` is drawn."""
+    drawn_as = SIGNS[cell][1 if look.ascii else 0]  # type: ignore[index]
+    return (drawn_as, _COLOURS[cell]) if cell in _COLOURS else drawn_as
 
 
 def _same(shown: Card, look: Look) -> list[str]:
@@ -302,12 +303,12 @@ def _verbs(shown: Card, look: Look, off: Collection[int]) -> list[str]:
 # --- evidence --------------------------------------------------------------------------------------------------------
 
 
-def evidence(shown: Card, found: Iterable[Evidence], folder: PurePath, look: Look) -> str:
+def evidence(shown: Iterable[Clause], found: Iterable[Evidence], folder: PurePath, look: Look) -> str:
     """What the criteria's commands said on this candidate: the end of each output, and where all of it lies."""
     by_name = {one.criterion: one for one in found}
     lines: list[str] = []
-    for clause in shown.criteria:
-        lines.append(drawn([_sign(clause.this, look), " ", (clause.criterion, BOLD), f"  {clause.asked}"], look))
+    for clause in shown:
+        lines.append(drawn([sign(clause.this, look), " ", (clause.criterion, BOLD), f"  {clause.asked}"], look))
         one = by_name.get(clause.criterion)
         if one is None:
             lines.append("  not run")

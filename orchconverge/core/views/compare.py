@@ -134,7 +134,7 @@ def overlap(shown: Overlap, *, ascii: bool = False) -> str:
 def _pair(pair: Pair) -> list[str]:
     how = {True: "merge clean", False: f"conflict in {_names(pair.conflicts)}", None: "cannot be told"}[pair.merges]
     lines = [f"{pair.one} {pair.other}  {how}"]
-    lines += [f"  same lines  {_claimed(file)}" for file in pair.contested[:NAMED]]
+    lines += [f"  same lines  {claimed(file)}" for file in pair.contested[:NAMED]]
     if len(pair.contested) > NAMED:
         lines.append(f"  same lines in {len(pair.contested) - NAMED} more")
     apart = [file.path for file in pair.shared if file.claimed == "nothing"]
@@ -144,7 +144,8 @@ def _pair(pair: Pair) -> list[str]:
     return lines
 
 
-def _claimed(file: Shared) -> str:
+def claimed(file: Shared) -> str:
+    """A file of which two claim the same ground, and which lines of it."""
     path = clean(file.path, PATH)
     if file.claimed == "whole":
         return f"{path}: the whole file"

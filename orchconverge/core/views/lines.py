@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from orchconverge.core.views.text import ELLIPSIS, cells, clean, clip, to_ascii
 
 NARROW: Final = 76
 """Below this many a sentence takes as many lines as it needs."""
+KEPT: Final = ("enter", "esc", "?", "q")
+"""The keys that are named before all others: how to go on, and how to leave."""
 BOLD, DIM, GREEN, RED, TAG = "1", "2", "32", "31", "30;43"
 """How a piece is to look, where there is colour."""
+_SGR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _RULE: Final = ("─", "-")
 _DOTS: Final = (ELLIPSIS, "..")
 
@@ -38,20 +43,40 @@ def cut(text: str, most: int, look: Look) -> str:
     return clip(text, most, ellipsis=_DOTS[look.ascii])
 
 
+def padded(text: str, width: int, look: Look) -> str:
+    """A text in exactly so many cells: cut, or with blanks behind it."""
+    said = cut(_said(text, look), width, look)
+    return said + " " * (width - cells(said))
+
+
+def bare(line: str) -> str:
+    """A drawn line without its colours."""
+    return _SGR.sub("", line)
+
+
+def beside(left: Sequence[str], right: Sequence[str], *, at: int) -> list[str]:
+    """Drawn lines side by side, the right ones from cell ``at`` on; both must fit."""
+    pairs = zip_longest(left, right, fillvalue="")
+    return [f"{one}{' ' * (at - cells(bare(one)))}{other}" if other else one for one, other in pairs]
+
+
 def plain(piece: Piece) -> str:
     """The text of a piece."""
     return piece if isinstance(piece, str) else piece[0]
 
 
-def drawn(pieces: Iterable[Piece], look: Look, *, right: str = "") -> str:
+def drawn(pieces: Iterable[Piece], look: Look, *, right: Piece = "") -> str:
     """One line, clipped, with something at its right end where there is room for two blanks before it."""
     out, used = [], 0
     for piece in pieces:
         text = cut(_said(plain(piece), look), look.width - used, look)
         used += cells(text)
         out.append(_painted(text, piece[1]) if look.colour and not isinstance(piece, str) else text)
-    gap = look.width - used - cells(right)
-    return "".join(out) + (f"{' ' * gap}{right}" if right and gap >= 2 else "")
+    end = plain(right)
+    gap = look.width - used - cells(end)
+    if not end or gap < 2:
+        return "".join(out)
+    return "".join(out) + " " * gap + (_painted(end, right[1]) if look.colour and not isinstance(right, str) else end)
 
 
 def _said(text: str, look: Look) -> str:
@@ -59,7 +84,7 @@ def _said(text: str, look: Look) -> str:
 
 
 def _painted(text: str, code: str) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if text.strip() else text
+    return f"\x1b[{code}m{text}\x1b[0m" if code and text.strip() else text
 
 
 def rule(name: str, right: str, look: Look) -> str:
@@ -67,7 +92,18 @@ def rule(name: str, right: str, look: Look) -> str:
     title = f"{name} " if name else ""
     end = f" {right}" if right and cells(title) + cells(right) + 4 <= look.width else ""
     dashes = _RULE[look.ascii] * (look.width - cells(title) - cells(end))
-    return drawn([(title, BOLD), dashes, (end, DIM)] if name else [dashes], look)
+    return drawn([(title, BOLD), (dashes, DIM), (end, DIM)], look)
+
+
+def keyed(keys: Iterable[tuple[str, str]], look: Look) -> str:
+    """A line of keys and what they do; where there is no room the last ones go, those of `KEPT` after all others."""
+    shown, gap = list(keys), 2 if look.width < NARROW else 3
+    while shown and 1 - gap + sum(gap + cells(f"{key} {word}") for key, word in shown) > look.width:
+        shown.remove(next((one for one in reversed(shown) if one[0] not in KEPT), shown[-1]))
+    pieces: list[Piece] = []
+    for key, word in shown:
+        pieces += [" " * gap if pieces else " ", (key, BOLD), (f" {word}", DIM)]
+    return drawn(pieces, look)
 
 
 def wrapped(
