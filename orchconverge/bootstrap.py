@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +19,12 @@ from orchconverge.files import own_folder, write_own
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from orchconverge.adapters.telemetry import Telemetry
     from orchconverge.app.closing import Closing
     from orchconverge.app.world import World
     from orchconverge.config import Loaded
+    from orchconverge.core.events import AnyFact
+    from orchconverge.core.spans import Spans
     from orchconverge.core.state import Basin, Run
     from orchconverge.core.values import Settings
     from orchconverge.ports.forge import Forge
@@ -156,7 +159,10 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
     ledger = FileLedger(places.state, clock, waiting=journal.say)
     try:
         told = journal.say if drives else None
-        with SystemWakeups(ledger=ledger.path, handle=supervisors.pidfd, told=told) as wakeups:
+        with (
+            _listening(cwd, loaded, ledger, journal.say) if drives else nullcontext(None) as heard,
+            SystemWakeups(ledger=ledger.path, handle=supervisors.pidfd, told=told) as wakeups,
+        ):
             yield World(
                 ledger=ledger,
                 git=Repository.open(cwd, trees=places.trees),
@@ -179,10 +185,100 @@ def world(cwd: Path, loaded: Loaded, *, drives: bool) -> Iterator[World]:
                 allowed=settings.env,
                 memory_floor=settings.memory_floor_bytes,
                 disk_floor=settings.disk_floor_bytes,
+                heard=heard or (lambda fact: None),
             )
     finally:
         ledger.close()
         journal.close()
+
+
+@contextmanager
+def _listening(
+    cwd: Path, loaded: Loaded, ledger: FileLedger, say: Callable[[str], None]
+) -> Iterator[Callable[[AnyFact], None]]:
+    """Who is told of each fact that a controller appends: those that the settings ask for."""
+    from orchconverge.adapters.probes import missing
+
+    asked = loaded.config
+    listeners: list[Callable[[AnyFact], None]] = []
+    for name, wanted in (("notify", asked.notify.urls), ("otel", asked.otel)):
+        if wanted and (lacking := missing(name)):
+            say(f"{name} is set, and {lacking} is not installed: pip install 'orchconverge[{name}]'")
+    if asked.notify.urls or asked.notify.command:
+        listeners.append(_notifying(cwd, loaded, ledger, say))
+    with ExitStack() as opened:
+        if asked.otel and not missing("otel"):
+            tracing = _Tracing(ledger, say)
+            opened.callback(tracing.close)
+            listeners.append(tracing)
+
+        def heard(fact: AnyFact) -> None:
+            for each in listeners:
+                each(fact)
+
+        yield heard
+
+
+def _notifying(cwd: Path, loaded: Loaded, ledger: FileLedger, say: Callable[[str], None]) -> Callable[[AnyFact], None]:
+    from orchconverge.adapters import notify
+    from orchconverge.core.needs import Damage, needs
+    from orchconverge.core.telling import NEWS
+
+    name, argv = whereabouts.required(cwd).main_root.name, (*OURSELVES, "_notify")
+    notifier = notify.Notifier(loaded.places.state, repository=name, argv=argv, say=say)
+
+    def heard(fact: AnyFact) -> None:
+        if isinstance(fact, NEWS):
+            damage = Damage(bad=ledger.health.bad, lines=ledger.health.lines, illegal=ledger.health.illegal)
+            notifier.look(needs(ledger.state, now=SystemClock().now(), leases={}, silent={}, ledger=damage))
+
+    return heard
+
+
+class _Tracing:
+    """Sends spans of what ends. What is under way when the first fact comes is read from the ledger, once."""
+
+    def __init__(self, ledger: FileLedger, say: Callable[[str], None]) -> None:
+        self._ledger = ledger
+        self._say = say
+        self._spans: Spans | None = None
+        self._telemetry: Telemetry | None = None
+
+    def __call__(self, fact: AnyFact) -> None:
+        if self._spans is None:
+            self._spans = self._begun(before=fact.seq)
+            self._telemetry = self._opened()
+        found = self._spans.take(fact)
+        if self._telemetry is not None:
+            self._telemetry.send(found)
+
+    def close(self) -> None:
+        """Send the last ones."""
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    def _begun(self, *, before: int) -> Spans:
+        from orchconverge.core.spans import Spans
+        from orchconverge.core.upcast import Damaged, Newer, decode
+
+        spans = Spans()
+        for line in self._ledger.show():
+            fact = decode(line)
+            if not isinstance(fact, Damaged | Newer) and fact.seq < before:
+                spans.take(fact)
+        return spans
+
+    def _opened(self) -> Telemetry | None:
+        try:
+            from orchconverge.adapters.telemetry import Telemetry
+
+            return Telemetry(self._say)
+        except (
+            ImportError,
+            ValueError,
+        ) as error:  # of packages that do not fit, or of a variable of the exporter's own
+            self._say(f"otel: {error}: nothing is sent")
+            return None
 
 
 def _named(state: Path, basin: str) -> str:

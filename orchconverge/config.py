@@ -22,12 +22,13 @@ from pydantic_settings import (
 )
 
 from orchconverge.core.comments import BOTS
+from orchconverge.core.replaced import STEPS
 from orchconverge.errors import Refused
-from orchconverge.fields import Amount, Chain, Count, Line, Lines, Text, Variables, chained, listed
+from orchconverge.fields import Amount, Chain, Command, Count, Line, Lines, Text, Variables, chained, listed
 from orchconverge.whereabouts import Places, Repository, SettingsFile, places, settings_files
 
 PREFIX = "ORCHCONVERGE_"
-PERSONAL = frozenset({"permissions", "forge", "bots"})
+PERSONAL = frozenset({"permissions", "forge", "bots", "notify", "otel"})
 """Settings that a repository may not choose for whoever clones it."""
 WITH_CONSENT = ("setup", "allow", "env")
 """Settings that run or open something: shown once and consented to when a repository's own file holds them."""
@@ -65,6 +66,36 @@ class Convergence(BaseModel):
     runs: Count = Field(default=24, ge=1, le=64, description="Commands that neither look nor check.")
     inside: Count = Field(
         default=4, ge=1, le=100, description="How many times as much of looking and running one running mind may do."
+    )
+
+
+class Own(BaseModel):
+    """A person's own commands in place of steps of the chain: an argv, or `engine:PROMPT`. They run where the target is.
+
+    Each leaves its result in the file that ORCHCONVERGE_STEP_RESULT names.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pushl: Command = Field(default=(), description='In place of `pushl`, as ["my-push", "--fast"] or `engine:/pushl`.')
+    reviewdeep: Command = Field(default=(), description="In place of `reviewdeep`.")
+    copilot: Command = Field(default=(), description="In place of `copilot`.")
+    minutes: Amount = Field(default=50.0, gt=0, le=55, description="Deadline of each of them, in minutes.")
+
+    def commands(self) -> dict[str, tuple[str, ...]]:
+        """Step -> the words that stand in its place."""
+        found = {step: getattr(self, step) for step in STEPS}
+        return {step: words for step, words in found.items() if words}
+
+
+class Notify(BaseModel):
+    """Who is told of what needs you: each need once, in the sentence that `status` says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    urls: Lines = Field(default=(), description="Services, by addresses as apprise has them, e.g. `ntfys://TOPIC`.")
+    command: Lines = Field(
+        default=(), description="A command, as words; it gets the notice as JSON on its standard input."
     )
 
 
@@ -157,6 +188,7 @@ class Config(BaseSettings):
     )
     tmux: Tmux = Field(default=Tmux(socket="orchconverge"), description="Our own tmux server.")
     convergence: Convergence = Field(default=Convergence(), description="The budget of one work frontier.")
+    chain: Own = Field(default=Own(), description="Commands of your own in place of steps of the chain.")
     memory_floor_bytes: Count = Field(
         default=512 << 20, ge=0, description="No mind is started with less memory free. 0: not looked at."
     )
@@ -164,6 +196,12 @@ class Config(BaseSettings):
         default=1 << 30, ge=0, description="No mind is started with less disk free. 0: not looked at."
     )
     env: Variables = Field(default=(), description="Names of further environment variables that minds get.")
+    notify: Notify = Field(default=Notify(), description="Who is told of what needs you. Not taken from a repository.")
+    otel: bool = Field(
+        default=False,
+        description="Send a span of each run, attempt, mind, criterion and step to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, "
+        "or http://localhost:4318. Not taken from a repository.",
+    )
     may_change: Lines = Field(
         default=(), description="Globs (`**`: any depth) of paths that a candidate may change unflagged."
     )
@@ -184,7 +222,7 @@ class Config(BaseSettings):
         return (init_settings,)
 
 
-_TABLES: dict[str, type[BaseModel]] = {"tmux": Tmux, "convergence": Convergence}
+_TABLES: dict[str, type[BaseModel]] = {"tmux": Tmux, "convergence": Convergence, "chain": Own, "notify": Notify}
 """Settings that are a table -> what may be in it."""
 
 
@@ -314,7 +352,7 @@ def _environment() -> dict[str, Any]:
     try:
         found = EnvSettingsSource(Config)()
     except SettingsError as error:
-        name = "convergence" if "convergence" in str(error) else "tmux"
+        name = next((each for each in _TABLES if f'"{each}"' in str(error)), "tmux")
         one = f"{PREFIX}{name}_{next(iter(_TABLES[name].model_fields))}".upper()
         raise Refused(f"{PREFIX}{name.upper()} cannot be read", hint=f"set {one} alone") from error
     return {key: value for key, value in found.items() if key not in _MINDS_OWN}
@@ -342,3 +380,8 @@ def _asked(config: Config, source: Mapping[str, _Layer]) -> Iterable[Asked]:
             continue
         argv = (value,) if isinstance(value, str) else tuple(value)
         yield Asked(layer.name, key, argv, digest(key, *argv))
+    for step, words in config.chain.commands().items():
+        key = f"chain.{step}"
+        layer = source.get(key, source["chain"])
+        if layer.from_repository:
+            yield Asked(layer.name, key, words, digest(key, *words))

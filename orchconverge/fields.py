@@ -9,6 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_settings import NoDecode
 
+from orchconverge.core.replaced import ENGINE
+
 STEPS: dict[str, str] = {
     "push": "pushl",
     "pushl": "pushl",
@@ -61,6 +63,22 @@ def chained(words: object) -> tuple[str, ...]:
     return tuple(step for step in dict.fromkeys(STEPS.values()) if step in meant)
 
 
+def _own(value: object) -> object:
+    """A command of a person's own: an argv, or the one word ``engine:PROMPT``."""
+    words = listed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    if isinstance(words, str):
+        if not words.strip():
+            return ()
+        if words.startswith(ENGINE) and words.removeprefix(ENGINE).strip():
+            return (words,)
+        raise ValueError(f'it must be a list of words, as ["my-push", "--fast"], or "{ENGINE}/COMMAND"')
+    if isinstance(words, list | tuple) and words and str(words[0]).startswith(ENGINE):
+        if len(words) > 1:
+            raise ValueError(f'after "{ENGINE}" comes the whole prompt, in one text')
+        return _own(words[0])
+    return words
+
+
 Text = Annotated[str, AfterValidator(_no_nul)]
 Count = Annotated[int, BeforeValidator(_no_truth)]
 Amount = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
@@ -69,6 +87,15 @@ Lines = Annotated[tuple[Line, ...], NoDecode, BeforeValidator(listed)]
 Variables = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...], NoDecode, BeforeValidator(listed)
 ]
+Command = Annotated[
+    tuple[Line, ...],
+    NoDecode,
+    BeforeValidator(_own),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": rf"^{ENGINE}.*\S"}, {"type": "array", "items": {"type": "string"}}]}
+    ),
+]
+"""A command of a person's own, as words; none: ours."""
 Chain = Annotated[
     tuple[str, ...],
     NoDecode,

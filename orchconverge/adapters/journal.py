@@ -9,16 +9,17 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from orchconverge.adapters.journal_screen import Screen
 from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
 from orchconverge.files import open_own, own_folder
-from orchconverge.ports import Journal
+from orchconverge.ports import Journal, Runs
 
 MOST_BYTES = 4 << 20
 KEPT = 3
@@ -31,6 +32,20 @@ class _OwnFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         fd = open_own(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         return TextIOWrapper(os.fdopen(fd, "ab"), encoding=self.encoding, errors=self.errors)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line where it is read: another controller may have begun a new file since."""
+        assert self.stream is not None  # it is opened at once
+        try:
+            here = os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename))  # noqa: PTH116
+        except (OSError, ValueError):
+            here = False
+        if not here:
+            with contextlib.suppress(OSError, Refused):
+                opened = self._open()
+                self.stream.close()
+                self.stream = opened
+        super().emit(record)
 
 
 class About:
@@ -48,6 +63,10 @@ class About:
         """One line of figures."""
         self._journal.measure(figures)
 
+    def runs(self, what: Sequence[Runs]) -> None:
+        """What runs now."""
+        self._journal.runs(what)
+
 
 class LoggedJournal:
     """Lines with their time, to stderr and to a rotating file. A full disk or a closed terminal silences it, nothing else."""
@@ -63,8 +82,8 @@ class LoggedJournal:
         with contextlib.suppress(OSError, Refused):
             own_folder(folder)
             handlers.append(_OwnFile(folder / "system.log", maxBytes=MOST_BYTES, backupCount=KEPT, encoding="utf-8"))
-        if screen:
-            handlers.append(logging.StreamHandler(sys.stderr))
+        self._screen = Screen(sys.stderr, speaks=screen)
+        handlers.append(self._screen)
         for handler in handlers:
             handler.setFormatter(form)
             self._log.addHandler(handler)
@@ -87,6 +106,10 @@ class LoggedJournal:
             )
             with os.fdopen(fd, "wb", buffering=0) as file:
                 file.write(line)
+
+    def runs(self, what: Sequence[Runs]) -> None:
+        """Show what runs now, on a terminal."""
+        self._screen.runs(what)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,32 @@ def locale(environ: Mapping[str, str]) -> Finding:
         return ok("locale", f"UTF-8 by {name}")
     said = f"{name} is {environ[name]}" if name else "none is set"
     return warning("locale", f"{said}: what is shown is in ASCII", "export LC_ALL=C.UTF-8")
+
+
+EXTRAS: Final = {"notify": ("apprise",), "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")}
+"""Extra of ours -> the modules that it brings."""
+
+
+def missing(extra: str) -> str:
+    """The first module of an extra that is not installed; empty if all are."""
+    return next((module for module in EXTRAS[extra] if not _installed(module)), "")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
+
+
+def extras(asked: Mapping[str, bool]) -> Iterator[Finding]:
+    """What the settings ask for that is an extra of ours; of what they do not ask for nothing is said."""
+    for name in (name for name, wanted in asked.items() if wanted):
+        lacking = missing(name)
+        if lacking:
+            yield warning(name, f"it is set, and {lacking} is not installed", f"pip install 'orchconverge[{name}]'")
+        else:
+            yield ok(name, f"by {EXTRAS[name][0]}")
 
 
 def sandbox(environ: Mapping[str, str]) -> Finding:

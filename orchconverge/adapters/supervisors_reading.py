@@ -21,7 +21,8 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # to 
 _NO_FILE: Final = (errno.ELOOP, errno.ENXIO)
 """What opening a link or a socket fails with."""
 _RECORD_BYTES: Final = 1 << 20
-_LEFT_OUT: Final = b"\n[orchconverge: output is left out here]\n"
+LEFT_OUT: Final = b"\n[orchconverge: output is left out here]\n"
+"""What stands where parts are gone."""
 _T = TypeVar("_T")
 
 
@@ -121,7 +122,7 @@ def log(folder: Path, limit: int) -> bytes:
     for path, size in reversed(list(zip(paths, sizes, strict=True))[1 if gap else 0 :]):
         first = len(front) if path == paths[0] else 0
         back = _slice(path, max(first, size - room + len(back)), room - len(back)) + back
-    return front + _LEFT_OUT + back.partition(b"\n")[2]
+    return front + LEFT_OUT + back.partition(b"\n")[2]
 
 
 def _slice(path: Path, first: int, length: int) -> bytes:

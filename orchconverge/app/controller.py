@@ -14,7 +14,7 @@ from orchconverge.app.admission import Admissions
 from orchconverge.app.asked import Asked
 from orchconverge.app.minds import Minds, close_session
 from orchconverge.app.recovery import differences
-from orchconverge.app.said import measured, told
+from orchconverge.app.said import measured, told, under_way
 from orchconverge.app.steps import Steps
 from orchconverge.app.trees import SPAWN_WAIT, Trees
 from orchconverge.app.world import World, mind_name
@@ -88,6 +88,7 @@ class Controller:
         try:
             self._drive()
         finally:
+            self.world.journal.runs(())
             self.admission.close()
 
     def _drive(self) -> None:
@@ -162,7 +163,9 @@ class Controller:
         if not self.held:  # in trouble nothing is looked at sooner than it is tried again
             until = min(until, self.admission.due())
         until = min(until, self.wake if self.wake is not None else until)
-        self.world.wakeups.wait(self._under_way(), until=until, served=self.admission)
+        names = self._under_way()
+        self.world.journal.runs(under_way(self.world, self.basin, self.asked.checks) if names else ())
+        self.world.wakeups.wait(names, until=until, served=self.admission)
         if self.world.clock.monotonic() - self.asked.looked >= TARGET_FRESH:
             self.asked.target = None
 
@@ -272,6 +275,7 @@ class Controller:
         if isinstance(written, AttemptEnded):
             self.asked.grafts.began = self.asked.contents = None
         self.seq = written.seq
+        self.world.heard(written)
         self.export(seq=written.seq)
 
     def export(self, *, seq: int, now: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import Self
 from orchconverge.app.asked import Asked
 from orchconverge.app.control import GATES
 from orchconverge.app.recovery import differences
+from orchconverge.app.said import asking
 from orchconverge.app.trees import AT_LOCK, Trees
 from orchconverge.app.world import World
 from orchconverge.core.actions import Action, Append
@@ -54,6 +55,7 @@ class Lock:
         try:
             yield lock
         finally:
+            world.journal.runs(())
             lock.asked.checks.end()
             lock.trees.remove_checked()
             lease.release()
@@ -237,6 +239,7 @@ class Lock:
             world.ledger.catch_up()
             fresh, actions = False, step(world.ledger.state, self.asked.seen(), self.basin)
             if not actions:
+                world.journal.runs(())
                 return
             for action in actions:
                 if isinstance(action, Append):
@@ -245,6 +248,7 @@ class Lock:
                 else:
                     fresh = self.asked.perform[type(action)](action) or fresh
             if not fresh:
+                world.journal.runs(asking(self.basin, self.asked.checks))
                 world.wakeups.wait(self.asked.checks.names(), until=world.clock.monotonic() + FLOOR)
                 self.asked.checks.poll(self.basin, self.run)
             if world.wakeups.stopping():

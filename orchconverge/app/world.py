@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchconverge.core.events import AnyFact
 from orchconverge.core.seen import MindReport
 from orchconverge.core.state import Branch
 from orchconverge.core.target import Sha
@@ -64,6 +65,8 @@ class World:
     """Names of further environment variables that minds and checks get."""
     memory_floor: int = 0
     disk_floor: int = 0
+    heard: Callable[[AnyFact], None] = lambda fact: None
+    """Told of each fact that a controller has appended. Waits for nothing and raises nothing."""
 
 
 def mind_name(branch: str) -> str:

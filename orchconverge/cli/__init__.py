@@ -14,11 +14,12 @@ from typing import NoReturn
 from orchconverge.errors import INTERNAL, INTERRUPTED, OrchConvergeError, Refused
 
 COMMANDS = (
-    *"run status stop resume wait attach logs report diff overlap matrix ledger pushl reviewdeep copilot commands".split(),  # noqa: SIM905
-    *"declare amend open lock graft retry prune kill harvest frontier gc engines doctor sessions trace _drive _step".split(),  # noqa: SIM905
+    *"run status watch stop resume wait attach logs report diff overlap matrix ledger pushl reviewdeep copilot commands".split(),  # noqa: SIM905
+    *"declare amend open lock graft retry prune kill harvest frontier gc engines doctor sessions trace timeline graph".split(),  # noqa: SIM905
+    *("completion", "_drive", "_step", "_notify"),
 )
 """First words that are commands; anything else is a goal."""
-NOT_YET = frozenset(("watch", "timeline", "graph", "trust"))
+NOT_YET = frozenset(("trust",))
 """Commands that are designed and not built: never taken for goals, or a later version would read the same line otherwise."""
 LIKE = 0.75
 """How close a single word has to come to a command to be taken for a slip, by `difflib`."""
@@ -28,14 +29,16 @@ ALLOWED_INSIDE = frozenset(
     (
         "frontier list",
         "commands check",
-        *"status wait logs report diff overlap matrix ledger engines".split(),  # noqa: SIM905
-        *"doctor sessions trace --help -h --version".split(),  # noqa: SIM905
+        *"status watch wait logs report diff overlap matrix ledger engines".split(),  # noqa: SIM905
+        *"doctor sessions trace timeline graph completion --help -h --version".split(),  # noqa: SIM905
     )
 )
 """What may be run inside a mind, a check or a setup: looking. None of them starts, stops or decides anything.
 
 By the first word, or by the first two where only some of a group's commands look.
 """
+COMPLETE = "_ORCHCONVERGE_COMPLETE"
+"""The variable in which a shell asks what may stand where its cursor is; see `orchconverge.cli.completion`."""
 AS_FLAGS = {"--status": "status", "--stop": "stop", "--resume": "resume"}
 """The seed's spelling of three of them."""
 
@@ -77,6 +80,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
     _import_msgspec()
+    if asked := os.environ.get(COMPLETE):
+        from orchconverge.cli.completion import answer
+
+        raise SystemExit(answer(asked, words=rewritten, flags=AS_FLAGS))
     from orchconverge import bootstrap
 
     bootstrap.clean_environment()

@@ -62,7 +62,13 @@ def accept(world: World, basin: Basin, *, accepted: bool) -> None:
 def _ask(ledger: Ledger, asked: Asked) -> None:
     from orchconverge.core.events import ConsentGiven
 
-    said = f"{asked.where} of this repository sets {asked.key}: {clean(' '.join(asked.argv), ASKED)}"
+    words = " ".join(asked.argv)
+    if len(words) > ASKED:  # nobody allows what was not shown
+        raise Refused(
+            f"{asked.where} of this repository sets {asked.key} to {len(words)} characters, too many to be asked about",
+            hint=f"put what it runs into a file of at most {ASKED}, or take it out",
+        )
+    said = f"{asked.where} of this repository sets {asked.key}: {clean(words)}"
     if not sys.stdin.isatty():
         raise _waits(said, hint=f"look at it, then do this once from a terminal to allow it ({asked.digest[:12]})")
     if not click.confirm(f"{said}\nAllow it from now on?", err=True):

@@ -67,6 +67,7 @@ def _findings(cwd: Path) -> Iterator[Finding]:
     yield from probes.room(SystemHost(tuple(places or (cwd,))).look(), **floors)
     yield probes.locale(os.environ)
     yield probes.sandbox(os.environ)
+    yield from probes.extras({"notify": bool(settings.notify.urls), "otel": settings.otel})
     if places is not None:
         yield probes.state(places.state)
         yield _ledger(cwd)

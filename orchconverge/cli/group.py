@@ -16,9 +16,10 @@ HOMES = {
     "resume": "run",
     "_drive": "launch",
     "status": "status",
+    "watch": "watch",
     "wait": "status",
     "attach": "status",
-    "logs": "status",
+    "logs": "logs",
     "stop": "control",
     "declare": "target",
     "amend": "target",
@@ -39,14 +40,27 @@ HOMES = {
     "reviewdeep": "reviewdeep",
     "copilot": "copilot",
     "_step": "chain",
+    "_notify": "notify",
     "ledger": "ledger",
     "engines": "doctor",
     "doctor": "doctor",
     "sessions": "sessions",
     "trace": "trace",
+    "timeline": "timeline",
+    "graph": "graph",
+    "completion": "completion",
     "commands": "commands",
 }
 """Command -> the module of this package that has it."""
+SECTIONS = {
+    "Run a goal": "run open resume stop wait attach",
+    "See how it goes": "status watch timeline graph sessions logs trace report",
+    "Write the target": "declare amend frontier kill",
+    "Decide on what minds made": "lock graft prune retry harvest matrix diff overlap",
+    "Finish on the forge": "pushl reviewdeep copilot",
+    "Keep house": "doctor engines gc ledger completion commands",
+}
+"""Heading in the help -> its commands, those most wanted first."""
 
 
 class Lazy(click.Group):
@@ -55,6 +69,16 @@ class Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of `HOMES`, internal ones left out."""
         return [name for name in HOMES if not name.startswith("_")]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what they are for."""
+        longest = max(map(len, HOMES))
+        for heading, names in SECTIONS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names.split()]
+            room = formatter.width - 6 - longest
+            rows = [(name.ljust(longest), one.get_short_help_str(room)) for name, one in found if one is not None]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module that has the command."""
@@ -103,7 +127,8 @@ def command(argv: list[str]) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         print(f"orchconverge: {clean(error.format_message(), 1000)}", file=sys.stderr)
-        path = getattr(getattr(error, "ctx", None), "command_path", "orchconverge")
+        named = f"orchconverge {argv[0]}" if argv[0] in HOMES else "orchconverge"
+        path = getattr(getattr(error, "ctx", None), "command_path", named)
         print(f"  {path} --help", file=sys.stderr)
         return USAGE
     return result if isinstance(result, int) else 0

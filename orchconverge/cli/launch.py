@@ -84,7 +84,9 @@ def _open_session(world: World, loaded: Loaded, declared: Declared, flags: dict[
 def _await_start(world: World, basin: str) -> None:
     """Until the run is recorded, and its start check passed, or took longer than one waits for it. Raises `Refused`."""
     from orchconverge.app.start import until
+    from orchconverge.ports import Runs
 
+    world.journal.runs([Runs(f"the controller of {basin} starts", deadline_seconds=START_SECONDS)])
     state = world.ledger.state
     runs = state.basins[basin].runs
     if not until(world, lambda: state.basins[basin].runs > runs, seconds=START_SECONDS):
@@ -99,7 +101,9 @@ def _await_start(world: World, basin: str) -> None:
             return record is not None
         return record.checked and state.basins[basin].attempts > 0  # between the two it can still be refused
 
+    world.journal.runs([Runs(f"the criteria of {basin} are run", deadline_seconds=CHECK_SECONDS)])
     until(world, checked, seconds=CHECK_SECONDS)
+    world.journal.runs(())
     record = state.basins[basin].run
     if record is not None and record.stopped == "refused":
         raise Refused(record.stop_text.partition(": ")[0], hint=record.stop_text.partition(": ")[2])

@@ -36,7 +36,9 @@ def loop_options(function: F) -> F:
         click.option("--max-attempts", type=click.IntRange(0), help="Attempts at most (10). 0: no limit."),
         click.option("--max-hours", type=click.FloatRange(0), help="Hours of active time at most (3). 0: no limit."),
         click.option("--interval", type=click.FloatRange(0), help="Minutes from start to start of attempts (5)."),
-        click.option("--engine", help="NAME[:MODEL][,NAME…]: claude, command, scripted. Default: the first one found."),
+        click.option(
+            "--engine", help="NAME[:MODEL][,NAME…], as `orchconverge engines` lists them. Default: the first one found."
+        ),
         click.option("--argv", help='The program of `--engine command`, split as a shell would: "my-agent --flag".'),
         click.option("--script", help="The file that `--engine scripted` plays."),
         click.option("--attempt-minutes", type=click.FloatRange(0, min_open=True), help="Deadline of one mind (60)."),
@@ -160,6 +162,8 @@ def _resettled(loaded: Loaded, basin: Basin, settings: Settings, given: dict[str
     What was to end after one wave goes on, but for a wave that was interrupted.
     """
     changes: dict[str, Any] = {key: getattr(loaded.config, key) for key in WITH_CONSENT if key in loaded.origins}
+    if "chain" in loaded.origins:
+        changes |= {"replaced": loaded.config.chain.commands(), "stepSeconds": loaded.config.chain.minutes * 60}
     if basin.attempt is None:
         changes |= {"loop": True, "retries": ""}
     if given.get("interval") is not None:
@@ -323,6 +327,8 @@ def request_of(config: Config, given: dict[str, Any]) -> Request:
         harvest_tries=config.harvest_tries,
         harvest_minutes=config.harvest_minutes,
         thresholds=Thresholds(**config.convergence.model_dump()),
+        replaced=config.chain.commands(),
+        step_seconds=config.chain.minutes * 60,
     )
 
 

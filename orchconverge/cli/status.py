@@ -1,9 +1,11 @@
-"""`status`, `wait`, `attach` and `logs`: reading only, and all of it also when tmux, the session or the state is gone."""
+"""`status`, `wait` and `attach`: reading only, and all of it also when tmux, the session or the state is gone."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,9 @@ from orchconverge.cli.look import block, chosen_of, code_of, show, waits_for
 from orchconverge.core.standing import FOR_A_PERSON
 from orchconverge.core.views.text import clean
 from orchconverge.errors import Refused
+
+if TYPE_CHECKING:
+    from orchconverge.adapters.journal_screen import Screen
 
 WAIT_POLL = 0.25
 TIMED_OUT = 124
@@ -46,10 +51,16 @@ def wait(basin: str | None, timeout: float | None) -> int:
     if basin is None and len(state.open_runs) > 1:
         others = ", ".join(one.id for one in state.open_runs if one.id != chosen.id)
         print(f"Waits for {chosen.id}; also open: {others}.", file=sys.stderr)
-    return _wait(reader, chosen.id, timeout)
+    from orchconverge.adapters.journal_screen import Screen
+
+    with contextlib.closing(Screen(sys.stderr, speaks=False)) as screen:
+        return _wait(reader, chosen.id, timeout, screen)
 
 
-def _wait(reader: bootstrap.Reader, name: str, timeout: float | None) -> int:
+def _wait(reader: bootstrap.Reader, name: str, timeout: float | None, screen: Screen) -> int:
+    from orchconverge.app.said import searching
+    from orchconverge.ports import Runs
+
     state, lease = reader.ledger.state, f"lease/{name}"
     begun, lost = time.monotonic(), 0.0
     while (held := reader.locks.held(lease)) or state.basins[name].running is not None:
@@ -57,15 +68,19 @@ def _wait(reader: bootstrap.Reader, name: str, timeout: float | None) -> int:
         if run is not None and run.waiting is not None and run.waiting.reason in FOR_A_PERSON:
             break
         if timeout is not None and time.monotonic() - begun >= timeout:
+            screen.close()
             said = waits_for(reader.ledger, reader.places, reader.locks, name)
             print(f"{name} is not over after {timeout:g} s. It waits for {said}", file=sys.stderr)
             return TIMED_OUT
         lost = lost + WAIT_POLL if held is False else 0.0
         if lost >= LOST_AFTER:
+            screen.close()
             print(f"The controller of {name} is gone. orchconverge --resume", file=sys.stderr)
             break
+        screen.runs(searching(state, state.basins[name]) or [Runs(name, since=run.started if run else None)])
         time.sleep(WAIT_POLL)
         reader.ledger.catch_up()
+    screen.close()
     record = state.basins[name].run
     if record is not None and record.stopped == "refused":
         print(f"orchconverge: {clean(record.stop_text)}", file=sys.stderr)
@@ -103,35 +118,3 @@ def attach(basin: str | None, only_print: bool) -> int:
 
     Tmux(run.controller.socket).attach(run.controller.tmux)
     return 0
-
-
-@click.command()
-@click.argument("name", required=False)
-@click.option("--raw", is_flag=True, help="The bytes as they are: escape sequences reach your terminal.")
-def logs(name: str | None, raw: bool) -> int:
-    """Print the controllers' log, that of one goal (`auth`), or what a branch printed (`auth.3`)."""
-    reader = bootstrap.reader(bootstrap.here())
-    reader.ledger.catch_up()
-    if name is not None and name in reader.ledger.state.branches:
-        from orchconverge.adapters.supervisors import Supervisors
-        from orchconverge.app.world import mind_name
-
-        data = Supervisors(reader.places.minds).log(mind_name(name), most_bytes=64 << 20)
-    elif name is None or name in reader.ledger.state.basins:
-        path = reader.places.state / "logs" / "system.log"
-        data = path.read_bytes() if path.is_file() else b""
-        if name is not None:
-            data = b"".join(line for line in data.splitlines(keepends=True) if _about(line) == name.encode())
-    else:
-        raise Refused(f"no branch or destination is called {name}", hint="orchconverge status --verbose lists them")
-    if raw:
-        sys.stdout.buffer.write(data)
-    else:
-        print(clean(data.decode("utf-8", "replace"), keep="\n\t"), end="")
-    return 0
-
-
-def _about(line: bytes) -> bytes:
-    """The goal that a line of the controllers' log names after its date and time; empty if it names none."""
-    words = line.split(b" ", 3)
-    return words[2].removesuffix(b":") if len(words) > 3 and words[2].endswith(b":") else b""

@@ -200,7 +200,8 @@ class Settings(Value, frozen=True, kw_only=True):
     ref that it is meant to be merged into one day. ``env`` are the names of further variables that minds and checks get.
     ``lock`` is who admits in this run, where it is not as the target was declared. ``minds`` is the width of a wave,
     ``maxMinds`` how many may run at once in all basins of the repository. Without ``loop`` the run ends after one wave;
-    ``retries`` names the branch that its one attempt is to make anew.
+    ``retries`` names the branch that its one attempt is to make anew. ``replaced``: step of the chain -> a person's own
+    command in its place, an argv or the one word ``engine:PROMPT``, which has ``stepSeconds``.
     """
 
     checkout: str
@@ -233,6 +234,8 @@ class Settings(Value, frozen=True, kw_only=True):
     harvestTries: int = 12
     harvestMinutes: float = 10.0
     thresholds: Thresholds = Thresholds()
+    replaced: dict[str, tuple[str, ...]] = {}
+    stepSeconds: float = 3000.0
 
 
 class Limits(Value, frozen=True, kw_only=True):

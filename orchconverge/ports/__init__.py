@@ -35,7 +35,7 @@ from orchconverge.ports.minds import (
     Spec,
     Supervisors,
 )
-from orchconverge.ports.record import Exports, Journal, Lease, Leases, Ledger, Shelf
+from orchconverge.ports.record import Exports, Journal, Lease, Leases, Ledger, Runs, Shelf
 
 __all__ = [
     "Absent",
@@ -68,6 +68,7 @@ __all__ = [
     "Probe",
     "Question",
     "Running",
+    "Runs",
     "Served",
     "SessionExists",
     "Shelf",

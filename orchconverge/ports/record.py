@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from orchconverge.core.events import AnyFact
 from orchconverge.core.seen import Health
@@ -64,6 +65,14 @@ class Exports(Protocol):
         """Write the export if it is newer than the one there. False if it could not be: it may lag, never lie."""
 
 
+class Runs(NamedTuple):
+    """Something that runs now: since when, or since it was first shown, and how long it may."""
+
+    what: str
+    since: datetime | None = None
+    deadline_seconds: float | None = None
+
+
 class Journal(Protocol):
     """The controller's own words, for people: the pane it runs in and `logs/system.log`."""
 
@@ -72,3 +81,6 @@ class Journal(Protocol):
 
     def measure(self, figures: Mapping[str, Any]) -> None:
         """One line of `logs/performance.log`: timings and use of resources, JSON."""
+
+    def runs(self, what: Sequence[Runs]) -> None:
+        """Show a person at a terminal what runs now, in place of what was shown before. Nothing: clear it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Process, Settings
-from orchconverge.ports import Brief, Launch, Machine
+from orchconverge.ports import Brief, Launch, Machine, Runs
 
 
 class MemoryHost:
@@ -101,9 +101,13 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.figures: list[Mapping[str, Any]] = []
+        self.running: tuple[Runs, ...] = ()
 
     def say(self, text: str) -> None:
         self.lines.append(text)
 
     def measure(self, figures: Mapping[str, Any]) -> None:
         self.figures.append(figures)
+
+    def runs(self, what: Sequence[Runs]) -> None:
+        self.running = tuple(what)

@@ -49,7 +49,7 @@ def ready(name: str, environ: Mapping[str, str], settings: Settings) -> Engine:
     if isinstance(engine, Command):
         engine.argv(settings)
     if isinstance(engine, Scripted):
-        engine.script(settings)
+        engine.playable(settings)
     if isinstance(engine, Acp):
         engine.agent(model, settings)
     if isinstance(engine, Mini):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchconverge.adapters.engines.reading import amount, count, lines, moment, part, record, text
+from orchconverge.adapters.engines.scripted_player import Stop, load
 from orchconverge.core.seen import Outcome
 from orchconverge.core.values import Limit, Settings, Usage
 from orchconverge.errors import Refused
@@ -46,6 +47,13 @@ class Scripted:
             argv=(sys.executable, "-I", "-S", str(PLAYER), f"--script={script}", *told),
             env={"ORCHCONVERGE_REPORT": str(brief.report_path)},
         )
+
+    def playable(self, settings: Settings) -> None:
+        """Raises `Refused` for a script that is not there, or that cannot be played."""
+        try:
+            load(str(self.script(settings)))
+        except Stop as bad:
+            raise Refused(bad.line, hint="what a script holds: docs/engines.md") from None
 
     def script(self, settings: Settings) -> Path:
         """The script's absolute path; a relative one is of ``settings.checkout``. Raises `Refused`."""
