@@ -135,7 +135,7 @@ install_project() {
     "$(find_python)" -m venv --clear "$venv" || die "venv failed"
     printf '%s\n' "$root" >"$venv/root"
   fi
-  say "installing the project into .cache/venv (once)"
+  say "installing the project into .cache/venv (once; it takes a minute)"
   "$venv/bin/python" -m pip install --quiet --upgrade 'pip>=25.1' || die "pip cannot be brought up to date; is there a network?"
   (cd "$root" && "$venv/bin/python" -m pip install --quiet --editable . ${group:+--group "$group"}) ||
     die "the installation failed; pip says why above"

@@ -123,6 +123,13 @@ def test_what_cannot_start_is_refused_before_anything_was(name: str, more: dict[
 # --- command ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_script_that_cannot_be_played_is_refused_before_anything_was(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"minds": [{"acts": [{"print": "hello"}]}]}')
+    with pytest.raises(Refused, match="mind 1 has an act that is none of") as caught:
+        ready("scripted", {}, settings(checkout=str(tmp_path), script="s.json"))
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("argv", "program"),
     [(("agent", "-x", "$HOME; id"), "{bin}/agent"), (("./agent",), "./agent"), (("/x/agent",), "/x/agent")],

@@ -321,9 +321,13 @@ def test_every_command_has_help() -> None:
     import click
 
     from orchconverge.cli import COMMANDS
-    from orchconverge.cli.group import HOMES, orchconverge
+    from orchconverge.cli.group import HOMES, SECTIONS, orchconverge
 
     assert set(COMMANDS) == set(HOMES), "a first word is a command in both lists, or in none"
+    listed = " ".join(SECTIONS.values()).split()
+    assert sorted(listed) == sorted(name for name in HOMES if not name.startswith("_")), (
+        "each has one place in the help"
+    )
     silent = []
 
     def look(command: click.Command, name: str) -> None:

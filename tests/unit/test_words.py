@@ -39,8 +39,8 @@ def test_a_command_of_a_later_version_is_no_goal(word: str) -> None:
 
 def test_more_words_after_one_are_named_as_the_goal_that_they_could_be() -> None:
     with pytest.raises(Refused) as refused:
-        rewritten(["watch", "the door", "--max-attempts", "3"])
-    assert refused.value.hint == "as a goal: orchconverge run 'watch the door'"
+        rewritten(["trust", "the door", "--max-attempts", "3"])
+    assert refused.value.hint == "as a goal: orchconverge run 'trust the door'"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,7 @@ def test_too_few_words_get_help_and_no_complaint(tmp_path: Path, words: list[str
     [
         (["a goal", "--max-attempts", "x"], "orchconverge run --help"),
         (["--resume", "--frob"], "orchconverge resume --help"),
+        (["timeline", "--html"], "orchconverge timeline --help"),
         (["ledger", "frob"], "orchconverge ledger --help"),
     ],
 )
