@@ -13,7 +13,7 @@ from orchconverge.core import events as e
 from orchconverge.core.state import Branch
 from tests.e2e.lab import Lab, kill, meets, met, mind
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 FLAGGED = {"write": {"path": ".github/workflows/ci.yml", "text": "on: push\n"}}
 LEAVES = {"write": {"path": "left.txt", "text": "not committed\n"}}

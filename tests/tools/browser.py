@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytest
@@ -67,17 +68,18 @@ def blocks(markdown: str) -> list[str]:
 
 def _asked(asked: dict[str, Any], home: Path) -> dict[str, Any]:
     said = json.dumps(asked | {"browser": installed()})
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home)}
-    done = subprocess.run(
-        ["node", str(LOOK)],
-        cwd=FOLDER,
-        env=env,
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    with TemporaryDirectory(prefix="oc") as short:  # it puts a socket there, whose path has to be
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": short}
+        done = subprocess.run(
+            ["node", str(LOOK)],
+            cwd=FOLDER,
+            env=env,
+            input=said,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-2000:]
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
