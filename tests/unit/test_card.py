@@ -118,7 +118,7 @@ def drawn(shown: Card, look: Look = Look(), *, off: Sequence[int] = ()) -> str: 
 # --- what it says ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("name", ["proposed", "flagged", "auth"])
 def test_the_card_reads_as_it_always_did(name: str, width: int) -> None:
     stories = {"proposed": lambda: proposed(wave(flags=())), "flagged": wave, "auth": tellings.at_lock}
