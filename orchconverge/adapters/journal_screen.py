@@ -98,8 +98,8 @@ class Screen(logging.StreamHandler[TextIO]):
                 self._said_at = moment
                 self._write(f"{text}\n")
             return
+        self._shown = text  # before it is: who is interrupted in between has to clear it
         self._write(f"{CLEAR}{clip(text, self._columns() - 1)}")
-        self._shown = text
 
     def _clear(self) -> None:
         if self._shown:

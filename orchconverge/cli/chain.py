@@ -92,7 +92,9 @@ def report(basin: str | None, form: str, output: str | None) -> int:
     if chosen is None:
         raise Refused("no destination in this repository", hint="orchconverge status shows what there is")
     text = _written(told(closing, chosen, facts=facts, now=datetime.now(UTC)), form)
-    if put("-" if output is None else output, text):
+    if output is None and form == "md":  # it is read where it is printed, in the characters that there are
+        print(text, end="")
+    elif put("-" if output is None else output, text):
         print(f"{chosen.id}: the report is in {output}")
     return 0
 

@@ -144,3 +144,29 @@ def test_of_several_the_one_that_runs_longest_is_told() -> None:
     assert told([CHECK, mind], {CHECK.what: now - 2}, now) == "mind auth.2 (claude) 3m 12s of 1h 00m, and 1 more"
     assert told([Runs("step report")], {"step report": now - 5}, now) == "step report 5s"
     assert told([], {}, now) == ""
+
+
+class Interrupted(io.StringIO):
+    """A terminal at which Control + C is typed in the moment in which the first line is there."""
+
+    typed = False
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        if not self.typed:
+            self.typed = True
+            raise KeyboardInterrupt
+
+
+def test_a_line_that_is_interrupted_as_it_is_written_is_cleared_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Interrupted()
+    screen = journal_screen.Screen(stream, speaks=False)
+    with pytest.raises(KeyboardInterrupt):
+        screen.runs([CHECK])
+    screen.close()
+    assert "criterion oauth" in stream.getvalue()
+    assert stream.getvalue().endswith(CLEAR)
