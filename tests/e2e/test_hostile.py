@@ -396,12 +396,14 @@ def test_a_mind_reaches_neither_our_tmux_server_nor_our_commands(topic: Lab) -> 
     """B76 B30 B31, T11, T12: `tmux kill-server` is its own server's; our commands refuse it."""
     ours = " ".join(COMMAND)
     mind = f"""exec 2> {topic.root}/said
+until test -e {topic.root}/go; do sleep 0.05; done
 tmux kill-server; tmux -L orchconverge kill-server
 {ours} --stop; echo $? >&2; env -i PATH="$PATH" {ours} --stop; echo $? >&2; env -u ORCHCONVERGE_BRIEF {ours} --resume; echo $? >&2
 {ours} --status > {topic.root}/status; echo $? >&2
 {DONE}"""
     topic.run(*options(topic, mind), "reach it", code=0)
     server = topic.server()
+    (topic.root / "go").touch()
     topic.wait()
     said = (topic.root / "said").read_text()
     assert said.count("this is a mind: it may look, not start, stop or decide") == 3, said
